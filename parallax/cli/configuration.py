@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 import yaml
 
+from parallax.cli.choosing import Row
 from parallax.cli.options import (
     TIMEOUT_MS,
     AuthorityOption,
@@ -19,7 +20,7 @@ from parallax.cli.options import (
     TimeoutOption,
     connect,
 )
-from parallax.cli.rows import ListColumn, OutputFormat, OutputOption, Row, RowListing, output_of
+from parallax.cli.rows import ListColumn, OutputFormat, OutputOption, RowListing, output_of
 from parallax.config.config import load
 from parallax.config.settings import nested, settings_of
 from parallax.errors import ConfigError

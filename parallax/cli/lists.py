@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from google.protobuf.message import Message
 
+from parallax.cli.choosing import EntryChoice, FilterOption, Row, SortOption, choice_of
 from parallax.cli.options import (
     TIMEOUT_MS,
     AuthorityOption,
@@ -26,7 +27,6 @@ from parallax.cli.rows import (
     OutputFormat,
     OutputOption,
     PrefixOption,
-    Row,
     RowListing,
     WatchOption,
     collected,
@@ -47,6 +47,8 @@ def groups(
     lag: Annotated[
         bool, typer.Option("--lag", help="Ask for each group's lag where it consumes, too.")
     ] = False,
+    filters: FilterOption = None,
+    sort: SortOption = "",
     limit: LimitOption = _LIMIT,
     output: OutputOption = OutputFormat.TABLE,
     watch: WatchOption = None,
@@ -70,12 +72,19 @@ def groups(
             answer = client.list_groups(prefix=prefix, after=after, limit=most, with_lag=lag)
             return _rows(answer.groups), answer.next_after
 
-        watched(watch, lambda: _write(listing, page, limit, output_of(output, as_json=as_json)))
+        watched(
+            watch,
+            lambda: _write(
+                listing, page, limit, output_of(output, as_json=as_json), choice_of(filters, sort)
+            ),
+        )
 
 
 def replication(
     region: Annotated[str, typer.Option("--region", help="Routes into this region alone.")] = "",
     prefix: PrefixOption = "",
+    filters: FilterOption = None,
+    sort: SortOption = "",
     limit: LimitOption = _LIMIT,
     output: OutputOption = OutputFormat.TABLE,
     watch: WatchOption = None,
@@ -97,7 +106,12 @@ def replication(
                 for problem in row["problems"]:
                     console().print(f"{row['route']}: {problem}", style="red", markup=False, highlight=False)
 
-        watched(watch, lambda: _write(_ROUTES, page, limit, output_of(output, as_json=as_json), below))
+        watched(
+            watch,
+            lambda: _write(
+                _ROUTES, page, limit, output_of(output, as_json=as_json), choice_of(filters, sort), below
+            ),
+        )
 
 
 class PartitionSort(StrEnum):
@@ -116,6 +130,7 @@ def partitions(
         PartitionSort, typer.Option("--sort", help="By topic and partition, or the greatest lag first.")
     ] = PartitionSort.NAME,
     prefix: Annotated[str, typer.Option("--prefix", help="Topics that begin so.")] = "",
+    filters: FilterOption = None,
     limit: LimitOption = _LIMIT,
     output: OutputOption = OutputFormat.TABLE,
     watch: WatchOption = None,
@@ -138,7 +153,7 @@ def partitions(
                 )
                 return [{"route": name, **row} for row in _rows(answer.partitions)], answer.next_after
 
-            return collected(page, limit)
+            return collected(page, limit, choice_of(filters, ""))
 
         def show() -> None:
             names = route or [item.route for item in _every_route(client)]
@@ -159,6 +174,8 @@ def partitions(
 
 def moves(
     group: Annotated[str | None, typer.Argument(help="A consumer group. Default: every one.")] = None,
+    filters: FilterOption = None,
+    sort: SortOption = "",
     limit: LimitOption = _LIMIT,
     output: OutputOption = OutputFormat.TABLE,
     watch: WatchOption = None,
@@ -175,10 +192,15 @@ def moves(
             answer = client.list_moves(group, after=after, limit=most)
             return _rows(answer.moves), answer.next_after
 
-        watched(watch, lambda: _write(_MOVES, page, limit, output_of(output, as_json=as_json)))
+        watched(
+            watch,
+            lambda: _write(_MOVES, page, limit, output_of(output, as_json=as_json), choice_of(filters, sort)),
+        )
 
 
 def drills(
+    filters: FilterOption = None,
+    sort: SortOption = "",
     limit: LimitOption = _LIMIT,
     output: OutputOption = OutputFormat.TABLE,
     watch: WatchOption = None,
@@ -195,11 +217,18 @@ def drills(
             answer = client.list_drills(after=after, limit=most)
             return _rows(answer.drills), answer.next_after
 
-        watched(watch, lambda: _write(_DRILLS, page, limit, output_of(output, as_json=as_json)))
+        watched(
+            watch,
+            lambda: _write(
+                _DRILLS, page, limit, output_of(output, as_json=as_json), choice_of(filters, sort)
+            ),
+        )
 
 
 def sync_problems(
     prefix: PrefixOption = "",
+    filters: FilterOption = None,
+    sort: SortOption = "",
     limit: LimitOption = _LIMIT,
     output: OutputOption = OutputFormat.TABLE,
     watch: WatchOption = None,
@@ -223,7 +252,7 @@ def sync_problems(
             return rows, answer.next_after
 
         def show() -> None:
-            rows, more = collected(page, limit)
+            rows, more = collected(page, limit, choice_of(filters, sort))
             _PROBLEMS.write(rows, chosen, more=more)
             if chosen in {OutputFormat.TABLE, OutputFormat.WIDE}:
                 answer = client.list_sync_problems(limit=1)
@@ -259,9 +288,10 @@ def _write(
     page: Callable[[str, int], tuple[Sequence[Row], str]],
     limit: int,
     output: OutputFormat,
+    choice: EntryChoice,
     below: Callable[[Sequence[Row]], None] = lambda _rows: None,
 ) -> None:
-    rows, more = collected(page, limit)
+    rows, more = collected(page, limit, choice)
     listing.write(rows, output, more=more)
     if output in {OutputFormat.TABLE, OutputFormat.WIDE}:
         below(rows)

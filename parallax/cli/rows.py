@@ -6,7 +6,7 @@ import csv
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
@@ -15,10 +15,8 @@ import typer
 import yaml
 from rich.markup import escape
 
+from parallax.cli.choosing import EntryChoice, Row
 from parallax.cli.output import console, table
-
-Row = Mapping[str, Any]
-"""One entry, as JSON types."""
 
 EVERYTHING = 0
 _MOST_AT_ONCE = 1_000
@@ -151,13 +149,21 @@ def written(values: Any, output: DocumentFormat, *, as_json: bool) -> bool:
     return True
 
 
-def collected(page: Callable[[str, int], tuple[Sequence[Row], str]], limit: int) -> tuple[list[Row], bool]:
+def collected(
+    page: Callable[[str, int], tuple[Sequence[Row], str]],
+    limit: int,
+    choice: EntryChoice = EntryChoice(),
+) -> tuple[list[Row], bool]:
     """So many entries over as many pages as that takes, and whether there are more.
 
     Args:
         page: the entries behind a place, so many at most, and where the next page goes on.
         limit: so many; `EVERYTHING`: all.
+        choice: which are wanted, for which every page is read.
     """
+    if choice:
+        chosen = choice.of(collected(page, EVERYTHING)[0])
+        return (chosen, False) if limit == EVERYTHING else (chosen[:limit], len(chosen) > limit)
     rows: list[Row] = []
     after = ""
     while True:

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
+from parallax.cli.choosing import Row
 from parallax.cli.options import ConfigOption, ExecuteOption
-from parallax.cli.rows import ListColumn, OutputFormat, OutputOption, Row, RowListing
+from parallax.cli.rows import ListColumn, OutputFormat, OutputOption, RowListing
 from parallax.config.config import Config, load
 from parallax.domain.ids import RegionName, TopicName
 from parallax.domain.topic_settings import SettingState

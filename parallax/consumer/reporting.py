@@ -196,7 +196,8 @@ class ServiceState:
         if away != self._away:
             self._away = away
             kind = EventKind.SERVICE_AWAY if away else EventKind.SERVICE_BACK
-            self._events.put(FailoverEvent(kind, region))
+            silent = f"no offset service has answered for {self._reporter.away_ms / 1_000:.1f} s"
+            self._events.put(FailoverEvent(kind, region, message=silent if away else ""))
 
     def waiting(self, region: str) -> bool:
         """Tell how it stands while something is pending; whether services have been away for too long."""

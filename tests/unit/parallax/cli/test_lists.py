@@ -333,3 +333,17 @@ def test_answers_that_are_no_lists_are_written_as_documents(served: Served, word
     assert json.loads(run(served, *words, "-o", "json").stdout) == values
     assert yaml.safe_load(run(served, *words, "-o", "yaml").stdout) == values
     assert run(served, *words, "-o", "table").exit_code == 0
+
+
+def test_entries_are_chosen_and_sorted(served: Served) -> None:
+    names = run(served, "groups", "-o", "name").stdout.splitlines()
+    assert run(served, "groups", "--sort", "-group", "-o", "name").stdout.splitlines() == sorted(names)[::-1]
+    one = ("groups", "--filter", "sync.outcome=UNREACHABLE", "-o", "name")
+    assert run(served, *one).stdout.splitlines() == [GROUP]
+    assert (
+        run(served, "groups", "--sort", "group", "--limit", "1", "-o", "name").stdout.splitlines()
+        == sorted(names)[:1]
+    )
+    lags = [row["lag_records"] for row in parsed(served, "partitions", "--filter", "lag_records>0")]
+    assert sorted(lags) == [3, 70]
+    assert "there are more" in run(served, "groups", "--sort", "group", "--limit", "1").stdout
