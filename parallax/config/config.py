@@ -461,6 +461,10 @@ class Config(Section):
             for route in [item.parsed()]
         ]
 
+    def edges_into(self, target: RegionName) -> list[Edge]:
+        """Those of routes into a region."""
+        return [edge for edge in self.edges() if edge.route.target == target]
+
     def producing_clusters(self) -> list[ClusterName]:
         """The clusters at which records are produced."""
         return [regional_cluster(RegionName(name)) for name, of in self.regions.items() if of.regional]

@@ -158,7 +158,7 @@ class AccessKeeper:
     def __init__(self, config: Config, target: RegionName) -> None:
         self._config = config
         self.cluster = aggregate_cluster(target)
-        self._edges = [edge for edge in config.edges() if edge.route.target == target]
+        self._edges = config.edges_into(target)
         of = config.cluster(self.cluster)
         self._door = AccessDoor(self.cluster, of, timeout_ms=_TIMEOUT_MS)
         self._reader = KafkaCluster(self.cluster, of, timeout_ms=_TIMEOUT_MS)

@@ -37,7 +37,7 @@ class HeartbeatKeeper:
         self._target = target
         self._now_ms = now_ms
         self.cluster = aggregate_cluster(target)
-        self._edges = [edge for edge in config.edges() if edge.route.target == target]
+        self._edges = config.edges_into(target)
         self._copied_to: dict[tuple[ClusterName, TopicName], int] = {}
         self._table = cache(self._open_table)
         self._readers = {

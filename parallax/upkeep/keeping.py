@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
@@ -64,56 +65,45 @@ class Upkeep:
 def upkeeps(config: Config, targets: Collection[RegionName]) -> list[Upkeep]:
     """What the configuration wants to be kept in step at these targets."""
     settings, access, export = config.topics.config_sync, config.topics.acl_sync, config.mm2_export
-
-    def opened(target: RegionName) -> Callable[[], Round]:
-        def open_round() -> Round:
-            keeper = SettingsKeeper(config, target)
-            return lambda: keeper.carry_out(keeper.plan())
-
-        return open_round
-
-    def opened_access(target: RegionName) -> Callable[[], Round]:
-        def open_round() -> Round:
-            keeper = AccessKeeper(config, target)
-
-            def go() -> Sequence[UpkeepRow]:
-                plan = keeper.plan()
-                rows = keeper.carry_out(plan)
-                if plan.unreadable:
-                    raise PartlyDoneError(plan.problem(), rows)
-                return rows
-
-            return go
-
-        return open_round
-
-    def opened_heartbeats(target: RegionName) -> Callable[[], Round]:
-        def open_round() -> Round:
-            keeper = HeartbeatKeeper(config, target)
-
-            def go() -> Sequence[UpkeepRow]:
-                keeper.round()
-                return ()
-
-            return go
-
-        return open_round
-
-    kept = [
-        Upkeep(SETTINGS, aggregate_cluster(target), settings.interval_s, opened(target))
+    kinds = (
+        (SETTINGS, settings.enabled, settings.interval_s, _settings_round),
+        (ACCESS, access.enabled, access.interval_s, _access_round),
+        (HEARTBEATS, export.heartbeats, export.interval_s, _heartbeats_round),
+    )
+    return [
+        Upkeep(kind, aggregate_cluster(target), interval_s, partial(opened, config, target))
+        for kind, wanted, interval_s, opened in kinds
+        if wanted
         for target in targets
-        if settings.enabled
     ]
-    kept += [
-        Upkeep(ACCESS, aggregate_cluster(target), access.interval_s, opened_access(target))
-        for target in targets
-        if access.enabled
-    ]
-    return kept + [
-        Upkeep(HEARTBEATS, aggregate_cluster(target), export.interval_s, opened_heartbeats(target))
-        for target in targets
-        if export.heartbeats
-    ]
+
+
+def _settings_round(config: Config, target: RegionName) -> Round:
+    keeper = SettingsKeeper(config, target)
+    return lambda: keeper.carry_out(keeper.plan())
+
+
+def _access_round(config: Config, target: RegionName) -> Round:
+    keeper = AccessKeeper(config, target)
+
+    def go() -> Sequence[UpkeepRow]:
+        plan = keeper.plan()
+        rows = keeper.carry_out(plan)
+        if plan.unreadable:
+            raise PartlyDoneError(plan.problem(), rows)
+        return rows
+
+    return go
+
+
+def _heartbeats_round(config: Config, target: RegionName) -> Round:
+    keeper = HeartbeatKeeper(config, target)
+
+    def go() -> Sequence[UpkeepRow]:
+        keeper.round()
+        return ()
+
+    return go
 
 
 @contextmanager

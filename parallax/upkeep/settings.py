@@ -181,7 +181,7 @@ class SettingsKeeper:
         self._target = target
         self._now_ms = now_ms
         self.cluster = aggregate_cluster(target)
-        self._edges = [edge for edge in config.edges() if edge.route.target == target]
+        self._edges = config.edges_into(target)
         of = config.cluster(self.cluster)
         self._door = SettingsDoor(self.cluster, of, timeout_ms=_TIMEOUT_MS)
         self._reader = KafkaCluster(self.cluster, of, timeout_ms=_TIMEOUT_MS)
