@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import replace
 
 import structlog
@@ -11,7 +10,7 @@ from parallax.domain.audit import AuditStage
 from parallax.domain.ids import GroupName, TopicName
 from parallax.errors import FencedError, ParallaxError, UnavailableError, UnreadableRowError
 from parallax.failover.facts import Move
-from parallax.failover.journal import MoveRecord, Snapshot, Step
+from parallax.failover.journal import MoveRecord, Snapshot, Step, own_reason
 from parallax.failover.outside import Outside
 from parallax.failover.plan import (
     Ending,
@@ -172,8 +171,7 @@ class Mover:
             actor=self._outside.operator.name,
             operation_id=self._operation_id,
         )
-        # Its own, as every move's: another process may carry out the same order.
-        reason = f"failover {record.operation_id} {uuid.uuid4().hex[:12]}"
+        reason = own_reason(f"failover {record.operation_id}")
         try:
             number = self._outside.services.publish_from(plan.move, reason, plan.fencing_number)
         except FencedError as error:

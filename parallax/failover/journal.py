@@ -59,6 +59,11 @@ class Mark:
     digest: str
 
 
+def own_reason(words: str) -> str:
+    """The reason of one attempt's decisions: what another process decides for the same thing is no repetition of them."""
+    return f"{words} {uuid.uuid4().hex[:12]}"
+
+
 def mark_of(commit: GroupCommit) -> Mark:
     """What the commit is known again by."""
     digest = hashlib.sha256(commit.metadata.encode()).hexdigest()

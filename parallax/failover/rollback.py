@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -22,7 +21,7 @@ from parallax.errors import (
     UnknownTopicError,
 )
 from parallax.failover.facts import Move, MoveKind
-from parallax.failover.journal import MoveRecord, Step, mark_of
+from parallax.failover.journal import MoveRecord, Step, mark_of, own_reason
 from parallax.failover.outside import Outside
 
 _log = structlog.get_logger(__name__)
@@ -199,8 +198,7 @@ def roll_back(outside: Outside, plan: RollbackPlan) -> MoveRecord:
 def _put_back(outside: Outside, plan: RollbackPlan) -> MoveRecord:
     record, move = plan.record, plan.move
     back = move.reversed(record.snapshot.primary)
-    # Its own: what another process has decided to go back as well is no repetition of this one's decision.
-    reason = f"{reason_of(record)} {uuid.uuid4().hex[:12]}"
+    reason = own_reason(reason_of(record))
     fence = plan.fencing_number
     if record.step is Step.DONE:
         fence = outside.services.fence(back, reason, fence).decision.fencing_number

@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
@@ -30,7 +29,7 @@ from parallax.errors import (
     UnavailableError,
 )
 from parallax.failover.facts import MoveKind, origin_positions
-from parallax.failover.journal import MoveRecord, Snapshot, Step, mark_of
+from parallax.failover.journal import MoveRecord, Snapshot, Step, mark_of, own_reason
 from parallax.failover.outside import Outside
 from parallax.failover.plan import Ending, MoveLimits, MovePlan, Result, make_plan, redelivered_beyond
 from parallax.failover.services import Positions
@@ -66,8 +65,7 @@ class Moving:
         self._fenced_at_s: float | None = None
         self._fenced_as: Assignment | None = None
         self._plan = plan
-        # Its own: what another process has decided for the same move is no repetition of this one's decision.
-        self._reason = f"failover {record.operation_id} {uuid.uuid4().hex[:12]}"
+        self._reason = own_reason(f"failover {record.operation_id}")
         self._kept_at_s = self._begun_at_s
 
     @property
