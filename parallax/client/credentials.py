@@ -7,16 +7,16 @@ import binascii
 import ipaddress
 import json
 import os
+import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import grpc
 
 from parallax.errors import ConfigError, ParallaxError, UnauthenticatedError
-from parallax.runtime.files import Reread
+from parallax.runtime.files import Reread, filled
 
 _EARLY_S = 30.0
 """A token is fetched anew so long before it expires: clocks differ, and calls take time."""
@@ -164,10 +164,12 @@ class OpenCredentials:
 
     def _channel_credentials(self) -> grpc.ChannelCredentials:
         settings = self._settings
-        authority = None if settings.ca is None else _bytes(settings.ca)
-        if settings.certificate is None or settings.key is None:
-            return grpc.ssl_channel_credentials(authority)
-        return grpc.ssl_channel_credentials(authority, _bytes(settings.key), _bytes(settings.certificate))
+        authority, key, certificate = (
+            None if path is None else filled(path)
+            for path in (settings.ca, settings.key, settings.certificate)
+        )
+        _check(settings)
+        return grpc.ssl_channel_credentials(authority, key, certificate)
 
 
 def credentials_of(
@@ -215,15 +217,22 @@ def _is_loopback(target: str) -> bool:
         return False
 
 
-def _bytes(path: str | os.PathLike[str]) -> bytes:
+def _check(settings: ServiceCredentials) -> None:
+    """Refuse what can't be used, of which gRPC would speak at each connection, and to the standard error alone."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    path = settings.ca
     try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise ConfigError(f"credentials: {path}: cannot be read: {error.strerror}") from error
+        if settings.ca is not None:
+            context.load_verify_locations(settings.ca)
+        path = settings.certificate
+        if settings.certificate is not None:
+            context.load_cert_chain(settings.certificate, settings.key, password="")
+    except (OSError, ValueError) as error:  # what OpenSSL refuses is an OSError, too
+        raise ConfigError(f"credentials: {path}: can't be used (with its key): {error}") from error
 
 
 def _text(path: str | os.PathLike[str]) -> str:
     try:
-        return _bytes(path).decode()
+        return filled(path).decode()
     except UnicodeDecodeError as error:
-        raise ConfigError(f"credentials: {path}: is no text") from error
+        raise ConfigError(f"{path}: is no text") from error

@@ -6,14 +6,13 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Generic, TypeVar
 
 import grpc
 
 from parallax.config.config import Tls
 from parallax.errors import ConfigError
-from parallax.runtime.files import Reread
+from parallax.runtime.files import Reread, filled
 
 T = TypeVar("T")
 
@@ -125,8 +124,8 @@ class HandedOver(Generic[T]):
 
 def _certificates(tls: Tls) -> grpc.ServerCertificateConfiguration:
     server_context(tls)  # refuses a key that does not fit, of which gRPC would speak at each handshake
-    authority = None if tls.client_ca is None else Path(tls.client_ca).read_bytes()
-    pair = (Path(tls.private_key).read_bytes(), Path(tls.certificate_chain).read_bytes())
+    authority = None if tls.client_ca is None else filled(tls.client_ca)
+    pair = (filled(tls.private_key), filled(tls.certificate_chain))
     return grpc.ssl_server_certificate_configuration([pair], root_certificates=authority)
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Generic, TypeVar
 
 import structlog
+
+from parallax.errors import ConfigError
 
 T = TypeVar("T")
 
@@ -57,6 +60,21 @@ class Reread(Generic[T]):
 
     def _look(self) -> _Signature:
         return tuple(_signature_of(path) for path in self._paths)
+
+
+def filled(path: str | os.PathLike[str]) -> bytes:
+    """What a file holds, which is something: gRPC ends the whole process when it is given an empty key or certificate.
+
+    Raises:
+        ConfigError: it can't be read or holds nothing, as one does that is just being written.
+    """
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    if not content.strip():
+        raise ConfigError(f"{path}: is empty")
+    return content
 
 
 def _signature_of(path: str) -> tuple[int, int, int, int] | None:

@@ -139,3 +139,23 @@ def test_variables_outweigh_a_configuration_where_they_say_something() -> None:
         credentials_of({"PARALLAX_TLS_CERTIFICATE": "a.pem"}, named)
     with pytest.raises(ConfigError, match="name one of token"):
         credentials_of({"PARALLAX_TOKEN": "abc", "PARALLAX_TOKEN_FILE": "token"}, named)
+
+
+def test_files_in_the_middle_of_being_written_change_nothing(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "bank")
+    pair, other = authority.client("spiffe://bank/one"), authority.client("spiffe://bank/two")
+    files = (authority.certificate, pair.certificate, pair.key)
+    settings = ServiceCredentials(ca=files[0], certificate=files[1], key=files[2])
+    credentials = OpenCredentials(settings)
+    good = credentials.channel("offsets.example:1")
+
+    for path in files:
+        right = path.read_bytes()
+        for unfinished in (b"", b"\n", right[: len(right) // 2], other.key.read_bytes()):
+            path.write_bytes(unfinished)
+            # An empty one would end the process as soon as gRPC has it.
+            assert credentials.channel("offsets.example:1") is good, (path, unfinished)
+            with pytest.raises(ConfigError, match=r"can't be used|is empty"):
+                OpenCredentials(settings)
+        path.write_bytes(right)
+    assert credentials.channel("offsets.example:1") is not None
