@@ -266,7 +266,6 @@ def test_after_a_commit_nothing_is_sent_for_as_long_as_it_took(loop: EventLoop) 
     sending.committed(took_ms=4.0)
     sending.add(block(0))
     sending.step()
-    assert not broker.requests
     while not broker.requests and time.monotonic() < committed_at + 2:
         loop.turn(50)
     assert broker.requests[0][2] - committed_at >= 0.004
