@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from offsetsvc.index.memory import LineageRows
 from parallax.domain.ids import SourceId, TargetOffset
-from parallax.domain.place import Via, position_of
-from parallax.domain.progress import SourceHistory, SourcePosition, last_consumed_end, with_known_epochs
-from parallax.domain.skips import SkipRange, after_skips, merge_ranges, skip_ranges
+from parallax.domain.progress import SourceHistory, SourcePosition, consumed_spans, with_known_epochs
+from parallax.domain.skips import SkipRange, Stretch, as_ranges, consumed_stretches, merge_stretches
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,60 +53,43 @@ def collect_skips(
         start: the first target offset of interest.
         limits: what is cut off is told by `Skips.cut_at`.
     """
-    concerned = [rows for rows in destination if rows.view.source in positions]
+    concerned = [rows.history() for rows in destination if rows.view.source in positions]
     budget = max(1, limits.rows // max(1, len(concerned)))
-    ends = [_budget_end(rows, positions[rows.view.source], origin, start, budget) for rows in concerned]
-    cut_at = min((end for end in ends if end is not None), default=None)
-    end = cut_at if cut_at is not None else _beyond_all(concerned, start)
-    histories = [rows.history() for rows in concerned]
-    of_source = {
-        source: skip_ranges(
-            positions={source: position}, origin=origin, destination=histories, start=start, end=end
+    of_source: dict[SourceId, list[Stretch]] = {}
+    cuts: list[TargetOffset] = []
+    for item in concerned:
+        newest = item.history.newest
+        if newest is None or newest.target_end <= start:
+            continue
+        consumed = with_known_epochs(
+            positions[item.source], [other for other in origin if other.source == item.source]
         )
-        for source, position in positions.items()
-    }
-    ranges = merge_ranges(item for items in of_source.values() for item in items)
-    if len(ranges) > limits.skip_ranges:
-        cut_at = end = ranges[limits.skip_ranges].start
-        ranges = ranges[: limits.skip_ranges]
-    first_new = after_skips(start, ranges)
-    by_source = {
-        source: sum(max(0, min(item.end, end) - max(item.start, first_new)) for item in items)
-        for source, items in of_source.items()
-    }
-    return Skips(tuple(ranges), first_new, by_source, cut_at)
+        spans = consumed_spans(consumed, item.history)
+        found, cut = consumed_stretches(spans, item.history, start, newest.target_end, budget)
+        of_source.setdefault(item.source, []).extend(found)
+        if cut is not None:
+            cuts.append(cut)
+    cut_at = end = min(cuts, default=None)
+    stretches = merge_stretches(item for items in of_source.values() for item in items)
+    if cut_at is not None:
+        stretches = _below(stretches, cut_at)
+    if len(stretches) > limits.skip_ranges:
+        cut_at = end = TargetOffset(stretches[limits.skip_ranges][0])
+        stretches = stretches[: limits.skip_ranges]
+    first_new = start
+    if stretches and stretches[0][0] <= start:
+        first_new = TargetOffset(stretches[0][1])
+    by_source = {source: _offsets_in(of_source.get(source, ()), first_new, end) for source in positions}
+    return Skips(tuple(as_ranges(stretches)), first_new, by_source, cut_at)
 
 
-def _budget_end(
-    rows: LineageRows,
-    consumed: SourcePosition,
-    origin: Sequence[SourceHistory],
-    start: TargetOffset,
-    budget: int,
-) -> TargetOffset | None:
-    """Where, from ``start`` on, more rows that may hold consumed records begin than the budget allows; None: nowhere."""
-    history = rows.history().history
-    newest = history.newest
-    if newest is None or newest.target_end <= start:
-        return None
-    bound = last_consumed_end(
-        with_known_epochs(consumed, [item for item in origin if item.source == rows.view.source]), history
-    )
-    place, via, row = position_of(bound, history)
-    proven = via is Via.EXACT or (via is Via.AFTER and row is not None and row.source_end == bound)
-    if bound == 0 or (proven and place is not None and place <= start):
-        return None  # every consumed record lies below
-    end = place if proven and place is not None else newest.target_end
-    for number, found in enumerate(history.between_targets(start, end)):
-        if found.source_start >= bound:
-            return None
-        if number >= budget and found.target_start > start:
-            return found.target_start
-    return None
+def _below(stretches: Sequence[Stretch], end: int) -> list[Stretch]:
+    return [(start, min(stop, end)) for start, stop in stretches if start < end]
 
 
-def _beyond_all(destination: Sequence[LineageRows], start: TargetOffset) -> TargetOffset:
-    ends = [
-        newest.target_end for rows in destination if (newest := rows.history().history.newest) is not None
-    ]
-    return max([*ends, start])
+def _offsets_in(stretches: Iterable[Stretch], start: int, end: int | None) -> int:
+    """How many offsets of ``[start, end)`` they hold; rows of lineages that one cut another one short of may overlap."""
+    merged = merge_stretches(stretches)
+    if end is not None:
+        merged = _below(merged, end)
+    return sum(stop - max(first, start) for first, stop in merged if stop > start)

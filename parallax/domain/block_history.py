@@ -201,6 +201,26 @@ class BlockHistory(LineageHistory):
                 return
             yield row
 
+    def numbers_between(self, start: TargetOffset, end: TargetOffset) -> Iterator[tuple[int, int, int]]:
+        """As `between_targets`, ``source_start``, ``target_start`` and ``count`` of each row alone."""
+        number, place = self._place(self._table.by_target(start), start, Block.floor_by_target)
+        last, _ = self._last()
+        number, place, cut = max(number, self._table.low), max(place, 0), self._cut
+        while number <= last:
+            block, rows = self._table.get(number), slice(place, self._rows_in(number))
+            source_base, target_base = block.source_base, block.target_base
+            for source, target, count in zip(
+                block.sources[rows], block.targets[rows], block.counts[rows], strict=True
+            ):
+                target_start = target_base + target
+                if target_start >= end:
+                    return
+                if cut is not None and target_start + count > cut:
+                    yield source_base + source, target_start, cut - target_start
+                else:
+                    yield source_base + source, target_start, count
+            number, place = number + 1, 0
+
     def backwards(self) -> Iterator[Run]:
         """The rows from the last one back to the first."""
         number, end = self._last()

@@ -112,6 +112,10 @@ class LineageHistory(ABC):
     def between_targets(self, start: TargetOffset, end: TargetOffset) -> Iterable[Run]:
         """The rows that may hold records of the target range ``[start, end)``, in order."""
 
+    def numbers_between(self, start: TargetOffset, end: TargetOffset) -> Iterable[tuple[int, int, int]]:
+        """As `between_targets`, ``source_start``, ``target_start`` and ``count`` of each row alone."""
+        return ((row.source_start, row.target_start, row.count) for row in self.between_targets(start, end))
+
     @abstractmethod
     def cut_at(self, target_end: TargetOffset) -> LineageHistory:
         """The history without what the target lost: rows end at ``target_end``, watermarks above it are void."""

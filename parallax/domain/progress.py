@@ -58,11 +58,24 @@ class SourcePosition:
     @property
     def ends(self) -> dict[int, SourceOffset]:
         """The consumed end by leader epoch, ``source_next`` included."""
-        return {epoch: spans[-1][1] for epoch, spans in self.spans.items()}
+        ends = self.unbroken_ends
+        return {epoch: spans[-1][1] for epoch, spans in self.spans.items()} if ends is None else ends
+
+    @property
+    def unbroken_ends(self) -> dict[int, SourceOffset] | None:
+        """As `ends`, where each epoch was read from the source's beginning on, as nearly always; None: one was not."""
+        ends = dict(self.epoch_ends)
+        if len(ends) < len(self.epoch_ends):
+            return None
+        if self.leader_epoch != UNKNOWN_EPOCH:
+            ends.setdefault(self.leader_epoch, self.source_next)
+        return ends
 
     @property
     def starts(self) -> Sequence[SourceOffset]:
         """Where spans begin, but for the source's beginning."""
+        if self.unbroken_ends is not None:
+            return ()
         return sorted({start for spans in self.spans.values() for start, _ in spans if start})
 
     def bounded(self) -> SourcePosition:
@@ -187,6 +200,11 @@ def read_end(consumed: SourcePosition, history: LineageHistory) -> SourceOffset:
 def _agreed(
     consumed: SourcePosition, history: LineageHistory, known: Sequence[tuple[int, SourceOffset]]
 ) -> SourceOffset:
+    ends = consumed.unbroken_ends
+    if ends is not None:
+        if not ends or not known:
+            return consumed.source_next
+        return max((min(end_here, ends.get(epoch, SourceOffset(0))) for epoch, end_here in known))
     spans = consumed.spans
     if not spans or not known:
         return consumed.source_next
@@ -289,8 +307,15 @@ def with_known_epochs(consumed: SourcePosition, histories: Iterable[SourceHistor
     What was consumed of a history was consumed of each of its epochs, so a cluster that lacks the position's
     own epoch can be compared by an older one.
     """
+    items, ends = list(histories), consumed.unbroken_ends
+    if ends is not None and len(items) == 1 and not items[0].history.lost:
+        # As below, for what nearly every position and history are.
+        here = consumed_end(consumed, items[0].history)
+        for epoch, end in items[0].history.epoch_ends:
+            ends[epoch] = max(min(end, here), ends.get(epoch, SourceOffset(0)))
+        return SourcePosition(consumed.leader_epoch, consumed.source_next, tuple(sorted(ends.items())))
     known = [consumed]
-    for item, lost_before in _with_lost_before(histories):
+    for item, lost_before in _with_lost_before(items):
         here = read_end(consumed, item.history)
         known.append(
             prefix(
@@ -310,7 +335,8 @@ def _with_lost_before(
     """Each history, oldest first, with what older ones lost below its first row."""
     lost: list[LostRange] = []
     for item in histories:
-        first = item.history.first
+        # The first row is asked for where it matters alone: it may have to be read.
+        first = item.history.first if lost else None
         begins_at = first.source_start if first is not None else 0
         yield item, [gap for gap in lost if gap.source_end <= begins_at]
         lost += item.history.lost

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 
 from parallax.domain.ids import SourceId, TargetOffset
-from parallax.domain.progress import SourceHistory, SourcePosition, consumed_spans, with_known_epochs
+from parallax.domain.lineage_history import LineageHistory
+from parallax.domain.progress import SourceHistory, SourcePosition, Span, consumed_spans, with_known_epochs
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -24,7 +24,8 @@ class SkipRange:
         return self.end - self.start
 
 
-_start: Callable[[SkipRange], int] = attrgetter("start")
+Stretch = tuple[int, int]
+"""Target offsets ``[start, end)``, as plain numbers: an answer has hundreds, and most end up in one range with others."""
 
 
 def skip_ranges(
@@ -45,36 +46,75 @@ def skip_ranges(
         start: the first target offset of interest.
         end: the first target offset beyond it.
     """
-    ranges: list[SkipRange] = []
+    found: list[Stretch] = []
     for item in destination:
         consumed = positions.get(item.source)
         if consumed is None:
             continue
         consumed = with_known_epochs(consumed, [other for other in origin if other.source == item.source])
         spans = consumed_spans(consumed, item.history)
-        for row in item.history.between_targets(start, end):
-            if row.source_start >= spans[-1][1]:
-                break
-            for first, bound in spans:
-                low = max(row.target_start + max(first - row.source_start, 0), start)
-                high = min(row.target_start + min(bound - row.source_start, row.count), end)
-                if low < high:
-                    ranges.append(SkipRange(TargetOffset(low), TargetOffset(high)))
-    return merge_ranges(ranges)
+        found += consumed_stretches(spans, item.history, start, end)[0]
+    return as_ranges(merge_stretches(found))
+
+
+def consumed_stretches(
+    spans: Sequence[Span],
+    history: LineageHistory,
+    start: TargetOffset,
+    end: TargetOffset,
+    most_rows: int | None = None,
+) -> tuple[list[Stretch], TargetOffset | None]:
+    """The target offsets of ``[start, end)`` at which a history has records that were consumed.
+
+    Args:
+        spans: which of its records were (`consumed_spans`).
+        history: the rows.
+        start: the first target offset of interest.
+        end: the first target offset beyond it.
+        most_rows: at least one; further rows are not looked at.
+
+    Returns:
+        The offsets, in order, and where the first row begins that was not looked at for ``most_rows``; None: all were.
+    """
+    found: list[Stretch] = []
+    last = spans[-1][1]
+    for number, (source_start, target_start, count) in enumerate(history.numbers_between(start, end)):
+        if source_start >= last:
+            break
+        if most_rows is not None and number >= most_rows and target_start > start:
+            return found, TargetOffset(target_start)
+        for first, bound in spans:
+            low = target_start + first - source_start if first > source_start else target_start
+            high = target_start + (bound - source_start if bound < source_start + count else count)
+            low = max(low, start)
+            high = min(high, end)
+            if low < high:
+                found.append((low, high))
+    return found, None
+
+
+def merge_stretches(stretches: Iterable[Stretch]) -> list[Stretch]:
+    """The same offsets in as few stretches as possible, in order."""
+    result: list[Stretch] = []
+    last_end = -1
+    for item in sorted(stretches):
+        if item[0] > last_end:
+            result.append(item)
+            last_end = item[1]
+        elif item[1] > last_end:
+            last_end = item[1]
+            result[-1] = (result[-1][0], last_end)
+    return result
+
+
+def as_ranges(stretches: Iterable[Stretch]) -> list[SkipRange]:
+    """Stretches as they are told."""
+    return [SkipRange(TargetOffset(start), TargetOffset(end)) for start, end in stretches]
 
 
 def merge_ranges(ranges: Iterable[SkipRange]) -> list[SkipRange]:
     """The same offsets in as few ranges as possible, in order."""
-    result: list[SkipRange] = []
-    last_end = -1
-    for item in sorted(ranges, key=_start):
-        if item.start > last_end:
-            result.append(item)
-            last_end = item.end
-        elif item.end > last_end:
-            last_end = item.end
-            result[-1] = SkipRange(result[-1].start, item.end)
-    return result
+    return as_ranges(merge_stretches((item.start, item.end) for item in ranges))
 
 
 def after_skips(resume_offset: TargetOffset, ranges: Sequence[SkipRange]) -> TargetOffset:

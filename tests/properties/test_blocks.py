@@ -40,6 +40,7 @@ def assert_equal(history: LineageHistory, other: LineageHistory, chance: Random)
         )
         end = TargetOffset(chance.choice(far))
         assert list(other.between_targets(target, end)) == list(history.between_targets(target, end))
+        assert list(other.numbers_between(target, end)) == list(history.numbers_between(target, end))
 
 
 def compare(seeds: range) -> int:
