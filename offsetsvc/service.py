@@ -52,6 +52,12 @@ READERS = 64
 READ_POOL = "offsetsvc-read"
 """What threads of these reads are called."""
 
+REFRESHERS = 8
+"""Things that are read anew at a time while calls go on with what is known of them."""
+
+REFRESH_POOL = "offsetsvc-again"
+"""What threads of these reads are called."""
+
 _PROBE_EVERY_MS = 500.0
 """How soon a cluster that came back is seen."""
 
@@ -116,7 +122,8 @@ class UseCases:
         self.config = config
         self.region = region
         self.places = Places(config)
-        self._index = IndexMemory(index, max_age_ms=MAX_AGE_MS if cache else 0)
+        self._behind = named_pool(REFRESHERS, REFRESH_POOL)
+        self._index = IndexMemory(index, max_age_ms=MAX_AGE_MS if cache else 0, behind=self._behind)
         self._clusters = Clusters(clusters, probe_every_ms=_PROBE_EVERY_MS)
         self._executor = named_pool(READERS, READ_POOL)
         auditor = Auditor(audit, now_ms, process=process, region=region)
@@ -158,6 +165,7 @@ class UseCases:
         self.own_moves.close()
         self._clusters.close()
         self._executor.shutdown(wait=True, cancel_futures=True)
+        self._behind.shutdown(wait=True, cancel_futures=True)
 
     def describe_regions(
         self, groups: Iterable[str], topics: Iterable[str], deadline: Deadline

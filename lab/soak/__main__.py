@@ -32,7 +32,7 @@ from lab.storm.options import GROUPS
 from lab.storm.verdict import judge, story
 from lab.workload.journal import Journal, Lines
 from lab.workload.playing import Stack, options_of, play, report_table, running_stack, show_verdict
-from offsetsvc.service import READ_POOL, READERS
+from offsetsvc.service import READ_POOL, READERS, REFRESH_POOL, REFRESHERS
 from offsetsvc.transport.grpc_server import CALL_POOL, call_threads
 from parallax.config.config import load
 from parallax.errors import ParallaxError
@@ -96,7 +96,7 @@ def _run(options: SoakOptions, console: Console) -> dict[str, Any]:
         soak = Soak(options, stack, journal)
         config = load(stack.config_path)
         calls = call_threads(config.service.max_concurrent_calls)
-        limits = GrowthLimits(pools={CALL_POOL: calls, READ_POOL: READERS})
+        limits = GrowthLimits(pools={CALL_POOL: calls, READ_POOL: READERS, REFRESH_POOL: REFRESHERS})
         watch = Watch(
             lambda: _roots(stack, soak),
             stack.cassandra_address(),

@@ -8,20 +8,21 @@ remembered may be used; its age bounds only how much earlier an answer can be. T
 - Which lineages of a topic count: as long as the reads that it follows from say the same. The rows of a lineage, with
   its lost ranges and all that was looked up in them, as long as that is so and its route has told nothing new: what was lost since
   then lies behind those rows.
-- One caller reads a thing at a time. Meanwhile the others go on with what is at most `OVERDUE` times too old, or share the
-  failure of that one: a slow store fails all of them together, not one after the other.
+- One caller reads a thing at a time (`offsetsvc.index.flights`). Meanwhile the others go on with what is at most `OVERDUE` times
+  too old; those who can't share what it finds, and its failure: a slow store fails all of them together, not one after the other.
 - Each memory is bounded; one that is full is emptied. Blocks are remembered where they are read
   (`parallax.index.directory`).
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
+from offsetsvc.index.flights import Flights
 from parallax.domain.block_history import BlockHistory
 from parallax.domain.ids import (
     ClusterName,
@@ -37,7 +38,6 @@ from parallax.domain.index_rows import LineageRecord, RouteTopic, RowPage, Stamp
 from parallax.domain.lineages import LineageView, TopicLineages, lineages_that_count
 from parallax.domain.progress import SourceHistory
 from parallax.domain.runs import LostRange
-from parallax.errors import StoreUnavailableError, UnavailableError
 from parallax.ports.index import MappingIndexReader
 
 T = TypeVar("T")
@@ -45,16 +45,8 @@ T = TypeVar("T")
 MAX_AGE_MS = 100.0
 """Half of the default interval at which rows are written: an answer is no older than it could be anyway."""
 
-OVERDUE = 3
-
 _MOST_ENTRIES = 10_000
 _MOST_TOPICS = 1_000
-
-_LOCKS = 64
-"""Things read at one time: more than the index is asked side by side."""
-
-_LONGEST_WAIT_S = 5.0
-"""For a read of another caller; so long a request to the store may take."""
 
 _Key = tuple[RoutePartition, Lineage]
 
@@ -71,69 +63,13 @@ class LineageRows:
         return self.source_history
 
 
-class Flights:
-    """Sees to it that each thing is read by one caller at a time.
-
-    Two things may share a lock by chance; that costs time, nothing else.
-    """
-
-    def __init__(self, longest_wait_s: float = _LONGEST_WAIT_S) -> None:
-        self._longest_wait_s = longest_wait_s
-        self._locks = [threading.Lock() for _ in range(_LOCKS)]
-        self._failures: list[tuple[Hashable, float, UnavailableError] | None] = [None] * _LOCKS
-        """By lock: the last failure, of which thing, and when (monotonic seconds)."""
-
-    def fresh(
-        self, key: Hashable, known: Callable[[float], T | None], read: Callable[[], T], *, max_age_s: float
-    ) -> T:
-        """What is known, if it is young enough; else what is read now, by this caller or by another one.
-
-        Args:
-            key: what is read.
-            known: what is known of it and at most so many seconds old, or None.
-            read: reads it and makes it known.
-            max_age_s: older than this, it is read again; `OVERDUE` times as old, nobody uses it any more.
-
-        Raises:
-            UnavailableError: it could not be read, by this caller or by the one that it waited for.
-        """
-        value = known(max_age_s)
-        if value is not None:
-            return value
-        called_at_s, slot = time.monotonic(), hash(key) % _LOCKS
-        lock = self._locks[slot]
-        if not lock.acquire(blocking=False):
-            value = known(OVERDUE * max_age_s)
-            if value is not None:
-                return value
-            if not lock.acquire(timeout=self._longest_wait_s):
-                raise StoreUnavailableError(
-                    "store: another caller has been waiting too long for the same read"
-                )
-        try:
-            value = known(max_age_s)
-            return self._read(key, slot, called_at_s, read) if value is None else value
-        finally:
-            lock.release()
-
-    def _read(self, key: Hashable, slot: int, called_at_s: float, read: Callable[[], T]) -> T:
-        """Read, or fail as another one has since this call began."""
-        failure = self._failures[slot]
-        if failure is not None and failure[0] == key and failure[1] > called_at_s:
-            raise type(failure[2])(str(failure[2]))
-        try:
-            return read()
-        except UnavailableError as error:
-            self._failures[slot] = key, time.monotonic(), error
-            raise
-
-
 class IndexMemory:
     """An index reader that remembers, by the rules above. Safe to use from several threads.
 
     Args:
         index: what is read.
         max_age_ms: as the rules say; 0: nothing is remembered.
+        behind: where what is a little too old is read anew (`Flights`).
         clock: seconds, never going back.
     """
 
@@ -142,12 +78,13 @@ class IndexMemory:
         index: MappingIndexReader,
         *,
         max_age_ms: float = MAX_AGE_MS,
+        behind: Executor | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._index = index
         self._max_age_s = max_age_ms / 1_000
         self._clock = clock
-        self._flights = Flights()
+        self._flights = Flights(behind)
         self._known: dict[Hashable, tuple[float, object]] = {}
         self._rows: dict[_Key, tuple[LineageView, int, LineageRows]] = {}
         self._counting: dict[
