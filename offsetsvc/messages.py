@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
 
 from offsetsvc.answers import (
     ByTimestamp,
@@ -105,7 +105,7 @@ def failover_to_pb(answer: FailoverAnswer) -> pb.FailoverOffset:
         notes=[outcome_to_pb(note) for note in answer.notes],
         explanation=answer.explanation,
         sources=[_source(view, answer) for view in answer.sources],
-        skip_ranges=[_range(item) for item in answer.skip_ranges],
+        skip_ranges=_ranges(answer.skip_ranges),
         complete_to=answer.complete_to,
         skip_ranges_continue_at=answer.skip_ranges_continue_at,
         redelivery_records=answer.redelivery_records,
@@ -138,7 +138,7 @@ def group_to_pb(
 def page_to_pb(page: SkipPage) -> pb.SkipUpdate:
     """An update of a watch."""
     return pb.SkipUpdate(
-        skip_ranges=[_range(item) for item in page.skip_ranges],
+        skip_ranges=_ranges(page.skip_ranges),
         complete_to=page.complete_to,
         pending_records=page.pending_records,
     )
@@ -204,8 +204,9 @@ def run_to_pb(row: Run, cluster: str = "") -> pb.Run:
     )
 
 
-def _range(item: SkipRange) -> pb.OffsetRange:
-    return pb.OffsetRange(start=item.start, end=item.end)
+def _ranges(items: Sequence[SkipRange]) -> Sequence[pb.OffsetRange]:
+    """Ranges for a message that is made: there may be thousands, and of each a message of its own would take longer."""
+    return cast("Sequence[pb.OffsetRange]", [{"start": item.start, "end": item.end} for item in items])
 
 
 def lost_to_pb(gap: LostRange) -> pb.OffsetRange:

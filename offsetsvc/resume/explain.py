@@ -44,7 +44,7 @@ def _where(answer: FailoverAnswer) -> str:
             if start == resume
             else f"all that lies from {start} to {resume} was consumed"
         )
-    consumed = sum(item.count for item in answer.skip_ranges)
+    consumed = sum([item.end - item.start for item in answer.skip_ranges])
     skip = f"; {consumed} consumed records above it are to be skipped" if consumed else ""
     return f"{place}{skip}."
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from offsetsvc.answers import Basis, Commit, FailoverAnswer, Side, SourceView
-from offsetsvc.index.memory import IndexMemory
+from offsetsvc.index.memory import LineageRows
 from offsetsvc.resume.explain import explain
+from offsetsvc.resume.plans import PartitionPlans
 from offsetsvc.resume.skips import Limits, Skips, collect_skips
 from parallax.domain.ids import (
     ClusterName,
@@ -18,16 +19,14 @@ from parallax.domain.ids import (
     TopicId,
     TopicPartition,
 )
-from parallax.domain.index_rows import StampedRow
 from parallax.domain.lineages import LineageView, TopicLineages
 from parallax.domain.nearest_checkpoint import nearest_checkpoint_minimum
 from parallax.domain.outcome import Outcome
-from parallax.domain.place import LogRange, Via, rows_end
-from parallax.domain.plain import consumed_plainly, plain_partition, resume_plainly
+from parallax.domain.place import LogRange, Via
+from parallax.domain.plain import consumed_plainly, resume_plainly
 from parallax.domain.progress import (
     START,
     Progress,
-    SourceHistory,
     SourcePosition,
     consumed_position,
     settled_commit,
@@ -70,7 +69,7 @@ class Question:
     topic_partition: TopicPartition
     origin: ClusterState
     destination: ClusterState
-    regions: Collection[RegionName]
+    regions: Sequence[RegionName]
     commit: Commit
     progress: Progress | None
     starts_at_end: bool
@@ -86,43 +85,54 @@ class Question:
         return [view for side in (self.origin, self.destination) for view in side.lineages.of(partition)]
 
 
-def answer_partition(index: IndexMemory, question: Question, now_ms: int) -> FailoverAnswer:
+def answer_partition(
+    plans: PartitionPlans, question: Question, rows: Sequence[LineageRows], now_ms: int
+) -> FailoverAnswer:
     """Where the group resumes on the partition.
 
     Args:
-        index: what is asked for rows.
+        plans: what was found out of partitions before.
         question: the partition.
+        rows: of `Question.views`.
         now_ms: the wall clock.
 
     Raises:
         StoreUnavailableError: the index did not answer in time.
         InvariantError: stored rows contradict each other.
     """
-    return _PartitionAnswer(index, question, now_ms).answer()
+    return _PartitionAnswer(plans, question, rows, now_ms).answer()
 
 
 class _PartitionAnswer:
     """One answer while it is put together."""
 
-    def __init__(self, index: IndexMemory, question: Question, now_ms: int) -> None:
+    def __init__(
+        self, plans: PartitionPlans, question: Question, rows: Sequence[LineageRows], now_ms: int
+    ) -> None:
         self._question = question
         self._now_ms = now_ms
         partition = question.topic_partition.partition
         self._origin_views = question.origin.lineages.of(partition)
         self._destination_views = question.destination.lineages.of(partition)
-        rows = index.rows_of([*self._origin_views, *self._destination_views])
-        self._origin, self._destination = rows[: len(self._origin_views)], rows[len(self._origin_views) :]
+        self._plan = plans.of(
+            (question.origin.cluster, question.destination.cluster, question.topic_partition),
+            question.regions,
+            rows[: len(self._origin_views)],
+            rows[len(self._origin_views) :],
+        )
         self._notes = set(question.notes)
 
     def answer(self) -> FailoverAnswer:
         question = self._question
         commit = self._effective_commit()
-        consumed = self._consumed_positions(commit)
         destination_log = self._destination_log()
-        place = self._resume(commit, destination_log)
+        place, by_short_cut = self._resume(commit, destination_log)
         nothing_consumed = question.commit.next_offset is None and not question.starts_at_end
         self._notes |= set(place.notes) - {Outcome.OK}
-        positions = {**place.positions, **consumed}
+        if by_short_cut and self._plan.plain_alone:
+            positions = {item.source: item.consumed for item in place.sources}
+        else:
+            positions = {**place.positions, **self._consumed_positions(commit)}
         if nothing_consumed:
             # The policy is the log start itself, whatever the first rows say.
             self._notes -= {Outcome.EARLIEST_FALLBACK, Outcome.TRIMMED, Outcome.NEVER_DELIVERED}
@@ -130,30 +140,31 @@ class _PartitionAnswer:
         else:
             skips = collect_skips(
                 positions=positions,
-                origin=[rows.history() for rows in self._origin],
-                destination=self._destination,
+                origin=self._plan.from_origin,
+                destination=self._plan.destination,
                 start=place.resume_offset,
                 limits=question.limits,
             )
         return self._put_together(commit, place, positions, skips)
 
-    def _resume(self, commit: TargetOffset, destination_log: LogRange) -> Resume:
-        regions, progress = self._question.regions, self._progress()
-        origin = [rows.history() for rows in self._origin if self._leads_on(rows.view)]
-        destination = [rows.history() for rows in self._destination]
-        plain = plain_partition(regions, origin, destination)
-        if plain is not None:
-            place = resume_plainly(plain, commit=commit, destination_log=destination_log, progress=progress)
+    def _resume(self, commit: TargetOffset, destination_log: LogRange) -> tuple[Resume, bool]:
+        """What the rule says, and whether its short cut said it."""
+        plan, progress = self._plan, self._progress()
+        if plan.plain is not None:
+            place = resume_plainly(
+                plan.plain, commit=commit, destination_log=destination_log, progress=progress
+            )
             if place is not None:
-                return place
-        return resume(
+                return place, True
+        found = resume(
             commit=commit,
-            regions=regions,
-            origin=origin,
-            destination=destination,
+            regions=plan.regions,
+            origin=plan.leading_on,
+            destination=plan.at_destination,
             destination_log=destination_log,
             progress=progress,
         )
+        return found, False
 
     def _effective_commit(self) -> TargetOffset:
         """The next offset that the rule takes: within the log, settled where the origin lost its tail."""
@@ -178,10 +189,6 @@ class _PartitionAnswer:
     def _progress(self) -> Progress | None:
         return self._question.progress if self._question.commit.next_offset is not None else None
 
-    def _leads_on(self, view: LineageView) -> bool:
-        """Whether the source is replicated to the destination too."""
-        return view.source.region in self._question.regions
-
     def _moved(self, commit: TargetOffset) -> Mapping[SourceId, SourcePosition]:
         progress = self._progress()
         return progress.positions if progress is not None and commit >= progress.resume_offset else {}
@@ -194,7 +201,7 @@ class _PartitionAnswer:
         return {source: self._consumed(source, commit, moved.get(source, START)) for source in sources}
 
     def _consumed(self, source: SourceId, commit: TargetOffset, moved: SourcePosition) -> SourcePosition:
-        at_origin = [rows.history() for rows in self._origin if rows.view.source == source]
+        at_origin = [item for item in self._plan.from_origin if item.source == source]
         if len(at_origin) == 1 and not at_origin[0].history.lost:
             return consumed_plainly(commit, at_origin[0], moved)[0]
         return consumed_position(commit, at_origin, moved)[0]
@@ -224,7 +231,7 @@ class _PartitionAnswer:
         if complete_to is not None:
             complete_to = max(complete_to, resume_offset)
         views = self._source_views(place, skips)
-        ends = _row_ends(question.regions, [rows.history() for rows in self._destination])
+        ends = self._plan.row_ends
         self._note_age(commit, views)
         notes = tuple(sorted(self._notes or {Outcome.OK}, key=lambda note: note.value, reverse=True))
         draft = FailoverAnswer(
@@ -243,7 +250,10 @@ class _PartitionAnswer:
             notes=notes,
             explanation="",
             sources=views,
-            skip_ranges=tuple(item for item in skips.ranges if item.end > resume_offset),
+            # Only the first one can end there: they are in order, and apart.
+            skip_ranges=skips.ranges[1:]
+            if skips.ranges and skips.ranges[0].end <= resume_offset
+            else skips.ranges,
             complete_to=complete_to,
             skip_ranges_continue_at=complete_to if skips.cut_at is not None else None,
             progress={
@@ -257,14 +267,14 @@ class _PartitionAnswer:
 
     def _nearest_checkpoint(self, commit: TargetOffset) -> TargetOffset | None:
         """For comparison: where the nearest-checkpoint rule would resume."""
-        regions = self._question.regions
-        if not self._destination:
+        plan = self._plan
+        if not plan.destination:
             return None
         return nearest_checkpoint_minimum(
             commit=commit,
-            regions=regions,
-            origin=[rows.history() for rows in self._origin],
-            destination=[rows.history() for rows in self._destination],
+            regions=plan.regions,
+            origin=plan.from_origin,
+            destination=plan.at_destination,
             log_start=self._destination_log().low_watermark,
         )
 
@@ -283,7 +293,7 @@ class _PartitionAnswer:
 
     def _source_views(self, place: Resume, skips: Skips) -> tuple[SourceView, ...]:
         views = []
-        newest = _newest(self._destination_views)
+        newest = self._plan.newest_at_destination
         for item in place.sources:
             stamped = newest.get(item.source.region)
             pending = 0 if item.pending is None else item.pending[1] - item.pending[0]
@@ -305,9 +315,9 @@ class _PartitionAnswer:
         # From below its start on: a watermark may stand where a run begins.
         span = TargetOffset(only.target_start - 1), TargetOffset(only.target_start + 1)
         at_destination = any(
-            only in list(rows.history().history.between_targets(*span))
-            for rows in self._destination
-            if rows.view.source == item.source
+            only in list(there.history.between_targets(*span))
+            for there in self._plan.at_destination
+            if there.source == item.source
         )
         return (None, only) if at_destination and item.via is not Via.CONSUMED else (only, None)
 
@@ -316,7 +326,7 @@ class _PartitionAnswer:
         bound = self._question.stale_after_ms
         if any(view.freshness_ms is not None and view.freshness_ms > bound for view in views):
             self._notes.add(Outcome.STALE)
-        newest = _newest(self._origin_views).values()
+        newest = self._plan.newest_at_origin.values()
         behind = [stamped for stamped in newest if stamped.row.target_end < commit]
         if self._question.commit.basis is not Basis.POLICY and any(
             self._now_ms - stamped.committed_at_ms > bound for stamped in behind
@@ -325,23 +335,3 @@ class _PartitionAnswer:
         observed_at_ms = self._question.commit.observed_at_ms
         if observed_at_ms is not None and self._now_ms - observed_at_ms > bound:
             self._notes.add(Outcome.STALE)
-
-
-def _newest(views: Sequence[LineageView]) -> dict[RegionName, StampedRow]:
-    """The row of each region that was committed last: a lineage that another one follows gets no more."""
-    newest: dict[RegionName, StampedRow] = {}
-    for view in views:
-        known = newest.get(view.source.region)
-        if view.newest is not None and (
-            known is None or known.committed_at_ms <= view.newest.committed_at_ms
-        ):
-            newest[view.source.region] = view.newest
-    return newest
-
-
-def _row_ends(
-    regions: Collection[RegionName], items: Sequence[SourceHistory]
-) -> dict[RegionName, TargetOffset]:
-    """Up to where the rows of each region's source reach; -1 without a row."""
-    named = sorted({*regions, *(item.source.region for item in items)})
-    return {region: rows_end(item for item in items if item.source.region == region) for region in named}

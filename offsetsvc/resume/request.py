@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
+from itertools import islice
 
 from offsetsvc.answers import Basis, Commit, FailoverAnswer, TimestampPolicy
 from offsetsvc.clusters import Clusters, ClusterView
@@ -15,6 +16,7 @@ from offsetsvc.parallel import Concurrently
 from offsetsvc.resume.by_timestamp import Times
 from offsetsvc.resume.commits import Commits
 from offsetsvc.resume.partition import ClusterState, Question, answer_partition
+from offsetsvc.resume.plans import PartitionPlans
 from offsetsvc.resume.skips import Limits
 from parallax.config.config import Config
 from parallax.domain.formats import UnreadableRow, readable
@@ -46,6 +48,9 @@ from parallax.errors import (
 )
 from parallax.ports.groups import GroupStore
 from parallax.runtime.deadline import Deadline
+
+_MOST_NAMES = 10_000
+"""Of topics of which it is remembered whether a route writes to them."""
 
 _NAMED_TOPICS = 20
 """Topics named in an error: enough to find a typo."""
@@ -93,6 +98,8 @@ class Failover:
         self._executor = executor
         self._now_ms = now_ms
         self._moves = moves
+        self._plans = PartitionPlans()
+        self._writes_to = lru_cache(_MOST_NAMES)(lambda route, topic: config.route_topics(route).make(topic))
 
     def answers(
         self,
@@ -128,7 +135,7 @@ class Failover:
                 f"NOT_REPLICATED: producers write to {request.destination}, too, and no row tells which of their records the group has "
                 "consumed: an answer might leave some out. Groups are moved between clusters that routes alone write to"
             )
-        call = _Call(self._config, self._index, self._groups, self._clusters, request)
+        call = _Call(self._config, self._index, self._groups, self._clusters, request, self._writes_to)
         together = Concurrently(self._executor, deadline)
         # What one partition needs is mostly remembered: threads would cost more than they save.
         run = together.run if request.only is None else together.run_here
@@ -142,12 +149,15 @@ class Failover:
             )
         questions = call.questions(partitions, call.read_shared(partitions, run))
         deadline.check("reading the index")
-        # Read together what the answers ask for one by one.
-        self._index.rows_of([view for question in questions for view in question.views])
+        views = [question.views for question in questions]
+        rows = iter(self._index.rows_of([view for ours in views for view in ours]))
         now_ms = self._now_ms()
         answers = together.map(
-            lambda question: answer_partition(self._index, question, now_ms),
-            questions,
+            lambda asked: answer_partition(self._plans, *asked, now_ms),
+            [
+                (question, list(islice(rows, len(ours))))
+                for question, ours in zip(questions, views, strict=True)
+            ],
             "reading the index",
         )
         if request.by_timestamp is not None:
@@ -220,7 +230,9 @@ class _Call:
         groups: GroupStore,
         clusters: Clusters,
         request: FailoverRequest,
+        writes_to: Callable[[Route, TopicName], bool],
     ) -> None:
+        self._writes_to = writes_to
         self._config = config
         self._index = index
         self._groups = groups
@@ -326,11 +338,8 @@ class _Call:
 
     def _sources(self, topic: TopicName, indexed: Mapping[Route, RouteTopic]) -> list[RegionName]:
         """The regions whose records of the topic come to the destination, or came there once."""
-        config = self._config
         routes = [
-            route
-            for route in self._routes_out
-            if config.route_topics(route).make(topic) or indexed[route].records
+            route for route in self._routes_out if indexed[route].records or self._writes_to(route, topic)
         ]
         return [route.source for route in routes or self._routes_out]
 

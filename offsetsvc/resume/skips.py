@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from offsetsvc.index.memory import LineageRows
@@ -66,7 +66,9 @@ def collect_skips(
         )
         spans = consumed_spans(consumed, item.history)
         found, cut = consumed_stretches(spans, item.history, start, newest.target_end, budget)
-        of_source.setdefault(item.source, []).extend(found)
+        before = of_source.get(item.source)
+        # Rows of a lineage that another one cut short may overlap its.
+        of_source[item.source] = found if before is None else merge_stretches([*before, *found])
         if cut is not None:
             cuts.append(cut)
     cut_at = end = min(cuts, default=None)
@@ -87,9 +89,8 @@ def _below(stretches: Sequence[Stretch], end: int) -> list[Stretch]:
     return [(start, min(stop, end)) for start, stop in stretches if start < end]
 
 
-def _offsets_in(stretches: Iterable[Stretch], start: int, end: int | None) -> int:
-    """How many offsets of ``[start, end)`` they hold; rows of lineages that one cut another one short of may overlap."""
-    merged = merge_stretches(stretches)
+def _offsets_in(stretches: Sequence[Stretch], start: int, end: int | None) -> int:
+    """How many offsets of ``[start, end)`` they hold."""
     if end is not None:
-        merged = _below(merged, end)
-    return sum(stop - max(first, start) for first, stop in merged if stop > start)
+        stretches = _below(stretches, end)
+    return sum([stop - max(first, start) for first, stop in stretches if stop > start])

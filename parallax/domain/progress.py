@@ -84,6 +84,8 @@ class SourcePosition:
         The newest that were read come first. Later ones, of which nothing was read, all say ``source_next``: they
         help only where a cluster knows none of the others.
         """
+        if len(self.epoch_ends) <= MAX_EPOCH_ENDS and self.unbroken_ends is not None:
+            return self
         named = dict(self.epoch_ends)
         spans = {epoch: found[:_MAX_SPANS] for epoch, found in self.spans.items() if epoch in named}
         all_read = [epoch for epoch in spans if epoch <= self.leader_epoch]

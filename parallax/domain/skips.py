@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import starmap
+from typing import cast
 
 from parallax.domain.ids import SourceId, TargetOffset
 from parallax.domain.lineage_history import LineageHistory
@@ -109,7 +111,7 @@ def merge_stretches(stretches: Iterable[Stretch]) -> list[Stretch]:
 
 def as_ranges(stretches: Iterable[Stretch]) -> list[SkipRange]:
     """Stretches as they are told."""
-    return [SkipRange(TargetOffset(start), TargetOffset(end)) for start, end in stretches]
+    return list(starmap(SkipRange, cast("Iterable[tuple[TargetOffset, TargetOffset]]", stretches)))
 
 
 def merge_ranges(ranges: Iterable[SkipRange]) -> list[SkipRange]:

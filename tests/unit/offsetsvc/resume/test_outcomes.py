@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from offsetsvc.answers import Basis, FailoverAnswer
-from offsetsvc.resume import partition as partition_answers
+from offsetsvc.resume import plans
 from offsetsvc.resume.explain import MEANINGS
 from offsetsvc.resume.request import FailoverRequest
 from parallax.domain.commits import ObservedCommit, PublishedOffset
@@ -191,7 +191,7 @@ def test_the_age_of_every_lineage_would_make_it_stale(
         rows = [(view.source.region, view.newest) for view in views if view.newest is not None]
         return dict(sorted(rows, key=lambda item: -item[1].committed_at_ms))
 
-    monkeypatch.setattr(partition_answers, "_newest", oldest)
+    monkeypatch.setattr(plans, "_newest", oldest)
     assert Outcome.STALE in ended_long_ago(world, how).notes
 
 

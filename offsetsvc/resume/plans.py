@@ -1,0 +1,133 @@
+"""What all questions about a partition between two clusters share, kept as long as its rows are the same."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from offsetsvc.index.memory import LineageRows
+from parallax.domain.ids import ClusterName, RegionName, TargetOffset, TopicPartition
+from parallax.domain.index_rows import StampedRow
+from parallax.domain.lineages import LineageView
+from parallax.domain.place import rows_end
+from parallax.domain.plain import PlainPartition, plain_partition
+from parallax.domain.progress import SourceHistory
+
+MOST_PLANS = 5_000
+"""Remembered."""
+
+PlanKey = tuple[ClusterName, ClusterName, TopicPartition]
+"""Origin, destination, partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlan:
+    """A partition between two clusters.
+
+    Attributes:
+        regions: every region that the topic has as a source of the destination.
+        origin, destination: the rows of either side.
+        from_origin, at_destination: their histories.
+        leading_on: those of the origin whose source is replicated to the destination too.
+        plain: what the short cut takes; None: the partition is not plain.
+        plain_alone: whether the sources of ``plain`` are all that either side has.
+        newest_at_origin, newest_at_destination: the row of each region that was committed last.
+        row_ends: up to where the rows of each region's source reach at the destination; -1 without a row.
+    """
+
+    regions: Sequence[RegionName]
+    origin: Sequence[LineageRows]
+    destination: Sequence[LineageRows]
+    from_origin: Sequence[SourceHistory] = field(init=False)
+    at_destination: Sequence[SourceHistory] = field(init=False)
+    leading_on: Sequence[SourceHistory] = field(init=False)
+    plain: PlainPartition | None = field(init=False)
+    plain_alone: bool = field(init=False)
+    newest_at_origin: Mapping[RegionName, StampedRow] = field(init=False)
+    newest_at_destination: Mapping[RegionName, StampedRow] = field(init=False)
+    row_ends: Mapping[RegionName, TargetOffset] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Look at what is the same for each question."""
+        origin = [rows.history() for rows in self.origin]
+        destination = [rows.history() for rows in self.destination]
+        leading_on = [item for item in origin if item.source.region in self.regions]
+        plain = plain_partition(self.regions, leading_on, destination)
+        found = {
+            "from_origin": origin,
+            "at_destination": destination,
+            "leading_on": leading_on,
+            "plain": plain,
+            "plain_alone": plain is not None and len(leading_on) == len(origin),
+            "newest_at_origin": _newest([rows.view for rows in self.origin]),
+            "newest_at_destination": _newest([rows.view for rows in self.destination]),
+            "row_ends": _row_ends(self.regions, destination),
+        }
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
+
+    def holds(
+        self, regions: Sequence[RegionName], origin: Sequence[LineageRows], destination: Sequence[LineageRows]
+    ) -> bool:
+        """Whether it is one of these regions and of the very same rows."""
+        return self.regions == regions and _same(self.origin, origin) and _same(self.destination, destination)
+
+
+class PartitionPlans:
+    """Plans that were made, as many as is bounded. Safe to use from several threads."""
+
+    def __init__(self, most: int = MOST_PLANS) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._plans: OrderedDict[PlanKey, PartitionPlan] = OrderedDict()
+
+    def of(
+        self,
+        key: PlanKey,
+        regions: Sequence[RegionName],
+        origin: Sequence[LineageRows],
+        destination: Sequence[LineageRows],
+    ) -> PartitionPlan:
+        """The plan of these rows; one that was made of others is forgotten.
+
+        Raises:
+            StoreUnavailableError: the index did not answer in time.
+        """
+        with self._lock:
+            plan = self._plans.get(key)
+            if plan is not None:
+                self._plans.move_to_end(key)
+        if plan is None or not plan.holds(regions, origin, destination):
+            plan = PartitionPlan(regions, origin, destination)
+            with self._lock:
+                self._plans[key] = plan
+                self._plans.move_to_end(key)
+                while len(self._plans) > self._most:
+                    self._plans.popitem(last=False)
+        return plan
+
+
+def _same(ours: Sequence[LineageRows], theirs: Sequence[LineageRows]) -> bool:
+    return len(ours) == len(theirs) and all(mine is other for mine, other in zip(ours, theirs, strict=True))
+
+
+def _newest(views: Sequence[LineageView]) -> dict[RegionName, StampedRow]:
+    """The row of each region that was committed last: a lineage that another one follows gets no more."""
+    newest: dict[RegionName, StampedRow] = {}
+    for view in views:
+        known = newest.get(view.source.region)
+        if view.newest is not None and (
+            known is None or known.committed_at_ms <= view.newest.committed_at_ms
+        ):
+            newest[view.source.region] = view.newest
+    return newest
+
+
+def _row_ends(
+    regions: Collection[RegionName], items: Sequence[SourceHistory]
+) -> dict[RegionName, TargetOffset]:
+    """Up to where the rows of each region's source reach; -1 without a row."""
+    named = sorted({*regions, *(item.source.region for item in items)})
+    return {region: rows_end(item for item in items if item.source.region == region) for region in named}
