@@ -202,6 +202,10 @@ def _put_back(outside: Outside, plan: RollbackPlan) -> MoveRecord:
     fence = plan.fencing_number
     if record.step is Step.DONE:
         fence = outside.services.fence(back, reason, fence).decision.fencing_number
+    elif record.fenced:
+        # Whoever carries the move out may still be at it: once the record has this number it writes nothing any more.
+        fence = outside.services.fence(move, reason, fence).decision.fencing_number
+        record = outside.journal.keep(replace(record, fencing_number=fence))
     # Consumers at the target, and the sync job at both clusters, were at work until now.
     now = _commits_now(outside, move)
     present = now[move.target]

@@ -11,6 +11,7 @@ from parallax.domain.ids import RegionName
 from parallax.domain.primary import Change, Mode, Stage
 from parallax.failover.journal import Step
 from parallax.failover.plan import Ending, Result
+from parallax.failover.rollback import plan_rollback, roll_back
 from parallax.failover.timekeeper import Timekeeper
 from tests.worlds.failover_bench import Bench, a_move
 from tests.worlds.offset_world import GROUP
@@ -85,3 +86,28 @@ def test_two_who_began_together_have_a_number_and_a_reason_each(bench: Bench) ->
     assert here.move(a_move("a", "b")).ending is Ending.INTERRUPTED
     assert bench.commit("b") == 9
     assert [record.step for record in bench.outside.journal.records(GROUP)] == [Step.DONE]
+
+
+def test_who_is_still_moving_a_group_writes_nothing_while_it_is_rolled_back(bench: Bench) -> None:
+    """Else its offsets and its progress would stand there after the rollback, and its record over that of the rollback."""
+    mover = bench.mover(drain_ms=1_000)
+    mover.fence_ahead(a_move("a", "b"))
+    fenced = bench.assignment().decision.fencing_number
+    settle = bench.outside.services.settle
+    others: list[Result] = []
+
+    def late(*arguments: Any) -> int:
+        monkeypatched.undo()
+        others.append(mover.move(a_move("a", "b")))
+        return settle(*arguments)
+
+    with pytest.MonkeyPatch.context() as monkeypatched:
+        monkeypatched.setattr(bench.outside.services, "settle", late)
+        record = roll_back(bench.outside, plan_rollback(bench.outside, GROUP))
+
+    assert [item.ending for item in others] == [Ending.INTERRUPTED]
+    assert record.step is Step.ROLLED_BACK
+    assert [item.step for item in bench.outside.journal.records(GROUP)] == [Step.ROLLED_BACK]
+    assert not bench.world.cluster("b").committed(GROUP)
+    decision = bench.assignment().decision
+    assert (decision.primary, decision.stage, decision.fencing_number > fenced) == ("a", Stage.SETTLED, True)
