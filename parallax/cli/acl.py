@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from parallax.cli import completion
 from parallax.cli.options import ConfigOption, ExecuteOption
 from parallax.cli.rows import ListColumn, OutputFormat, OutputOption, RowListing
 from parallax.config.config import Config, load
@@ -20,9 +21,16 @@ app = typer.Typer(
 )
 
 TargetOption = Annotated[
-    list[str] | None, typer.Option("--to", help="A target region; may be repeated. Default: every one.")
+    list[str] | None,
+    typer.Option(
+        "--to",
+        help="A target region; may be repeated. Default: every one.",
+        autocompletion=completion.regions,
+    ),
 ]
-OneTargetOption = Annotated[str, typer.Option("--to", help="The target region.")]
+OneTargetOption = Annotated[
+    str, typer.Option("--to", help="The target region.", autocompletion=completion.regions)
+]
 TopicsArgument = Annotated[
     list[str] | None, typer.Argument(help="Topics, as they are called at the target. Default: every one.")
 ]

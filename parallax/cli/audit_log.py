@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from parallax.adapters.cassandra.stores import CassandraStores
+from parallax.cli import completion
+from parallax.cli.connecting import connect
 from parallax.cli.options import (
     TIMEOUT_MS,
     AuthorityOption,
@@ -21,7 +23,6 @@ from parallax.cli.options import (
     ServiceOption,
     ServicesConfigOption,
     TimeoutOption,
-    connect,
 )
 from parallax.cli.output import console, table
 from parallax.cli.rows import DocumentFormat, DocumentOption, written
@@ -44,7 +45,12 @@ _STYLES = {AuditStage.FAILED: "red", AuditStage.UNKNOWN: "yellow"}
 def audit_log(
     config: ServicesConfigOption = None,
     group: Annotated[
-        str | None, typer.Option("--group", help="Of this group alone; '': of acts about no group.")
+        str | None,
+        typer.Option(
+            "--group",
+            help="Of this group alone; '': of acts about no group.",
+            autocompletion=completion.groups,
+        ),
     ] = None,
     call: Annotated[
         str | None, typer.Option("--call", help="Of acts of this call or command alone, such as SetPrimary.")

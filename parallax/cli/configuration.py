@@ -10,6 +10,7 @@ import typer
 import yaml
 
 from parallax.cli.choosing import Row
+from parallax.cli.connecting import connect
 from parallax.cli.options import (
     TIMEOUT_MS,
     AuthorityOption,
@@ -18,7 +19,6 @@ from parallax.cli.options import (
     ServiceOption,
     ServicesConfigOption,
     TimeoutOption,
-    connect,
 )
 from parallax.cli.rows import ListColumn, OutputFormat, OutputOption, RowListing, output_of
 from parallax.config.config import load

@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from parallax.cli import completion
 from parallax.cli.options import ActorOption, ConfigOption, JsonOption
 from parallax.cli.output import console, print_json
 from parallax.config.config import Config, load
@@ -38,8 +39,14 @@ _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 def drill(
     config: ConfigOption,
-    origin: Annotated[str | None, typer.Option("--from", help="Where the drill's group is at home.")] = None,
-    to: Annotated[str | None, typer.Option("--to", help="Where it goes, and comes back from.")] = None,
+    origin: Annotated[
+        str | None,
+        typer.Option("--from", help="Where the drill's group is at home.", autocompletion=completion.regions),
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", help="Where it goes, and comes back from.", autocompletion=completion.regions),
+    ] = None,
     every: Annotated[
         str | None,
         typer.Option("--every", help="Again after so long, from beginning to beginning: 30m, 24h."),

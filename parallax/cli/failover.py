@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from parallax.cli import completion
 from parallax.cli.failover_tables import (
     plan_values,
     result_values,
@@ -77,7 +78,10 @@ app = typer.Typer(
 def move(
     config: ConfigOption,
     group: GroupOrRegionArgument = None,
-    to: Annotated[str | None, typer.Option("--to", help="The region that shall be primary.")] = None,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", help="The region that shall be primary.", autocompletion=completion.regions),
+    ] = None,
     to_cluster: Annotated[
         str | None,
         typer.Option(
@@ -86,10 +90,19 @@ def move(
     ] = None,
     origin: Annotated[
         str | None,
-        typer.Option("--from", help="Where the group consumes. Default: its recorded primary."),
+        typer.Option(
+            "--from",
+            help="Where the group consumes. Default: its recorded primary.",
+            autocompletion=completion.clusters_and_regions,
+        ),
     ] = None,
     region: Annotated[
-        str | None, typer.Option("--region", help="Move every group that consumes this region's cluster.")
+        str | None,
+        typer.Option(
+            "--region",
+            help="Move every group that consumes this region's cluster.",
+            autocompletion=completion.regions,
+        ),
     ] = None,
     execute: ExecuteOption = False,
     dry_run: DryRunOption = False,
@@ -146,7 +159,11 @@ def failback(
     group: GroupOrRegionArgument = None,
     region: Annotated[
         str | None,
-        typer.Option("--region", help="Take back every group whose last move left this region's cluster."),
+        typer.Option(
+            "--region",
+            help="Take back every group whose last move left this region's cluster.",
+            autocompletion=completion.regions,
+        ),
     ] = None,
     execute: ExecuteOption = False,
     dry_run: DryRunOption = False,

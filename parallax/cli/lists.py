@@ -10,7 +10,9 @@ from typing import Annotated, Any
 import typer
 from google.protobuf.message import Message
 
+from parallax.cli import completion
 from parallax.cli.choosing import EntryChoice, FilterOption, Row, SortOption, choice_of
+from parallax.cli.connecting import connect
 from parallax.cli.options import (
     TIMEOUT_MS,
     AuthorityOption,
@@ -18,7 +20,6 @@ from parallax.cli.options import (
     ServiceOption,
     ServicesConfigOption,
     TimeoutOption,
-    connect,
 )
 from parallax.cli.output import console
 from parallax.cli.rows import (
@@ -81,7 +82,10 @@ def groups(
 
 
 def replication(
-    region: Annotated[str, typer.Option("--region", help="Routes into this region alone.")] = "",
+    region: Annotated[
+        str,
+        typer.Option("--region", help="Routes into this region alone.", autocompletion=completion.regions),
+    ] = "",
     prefix: PrefixOption = "",
     filters: FilterOption = None,
     sort: SortOption = "",
@@ -173,7 +177,10 @@ def partitions(
 
 
 def moves(
-    group: Annotated[str | None, typer.Argument(help="A consumer group. Default: every one.")] = None,
+    group: Annotated[
+        str | None,
+        typer.Argument(help="A consumer group. Default: every one.", autocompletion=completion.groups),
+    ] = None,
     filters: FilterOption = None,
     sort: SortOption = "",
     limit: LimitOption = _LIMIT,

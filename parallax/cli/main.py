@@ -72,6 +72,7 @@ COMMANDS = {
     "topics": Entry("parallax.cli.topics", "services"),
     "acl": Entry("parallax.cli.acl", "services"),
     "import": Entry("parallax.cli.import_", "services"),
+    "completion": Entry("parallax.cli.completion", "services", "completion"),
     "audit-log": Entry("parallax.cli.audit_log", "services", "audit_log"),
 }
 

@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from parallax.cli import completion
+from parallax.cli.connecting import connect
 from parallax.cli.offset_tables import show_offsets, show_routes, tell
 from parallax.cli.options import (
     TIMEOUT_MS,
@@ -22,7 +24,6 @@ from parallax.cli.options import (
     ServicesConfigOption,
     TimeoutOption,
     TimestampOption,
-    connect,
     place,
     timestamp_policy,
 )
@@ -38,13 +39,24 @@ from parallax.picture.svg import draw
 from parallax.picture.table import to_csv
 from parallax.v1 import offsets_pb2 as pb
 
-Topic = Annotated[str, typer.Argument(help="A topic.")]
+Topic = Annotated[str, typer.Argument(help="A topic.", autocompletion=completion.topics)]
 Partition = Annotated[int, typer.Argument(help="A partition.", min=0)]
 RouteText = Annotated[str, typer.Argument(help="A route, written 'a->b'.")]
-To = Annotated[str, typer.Option("--to", help="Where the group goes: a region or a cluster.")]
+To = Annotated[
+    str,
+    typer.Option(
+        "--to",
+        help="Where the group goes: a region or a cluster.",
+        autocompletion=completion.clusters_and_regions,
+    ),
+]
 From = Annotated[
     str | None,
-    typer.Option("--from", help="Where it comes from. Default: the only other aggregate cluster."),
+    typer.Option(
+        "--from",
+        help="Where it comes from. Default: the only other aggregate cluster.",
+        autocompletion=completion.clusters_and_regions,
+    ),
 ]
 
 
@@ -61,10 +73,16 @@ def offsets(
     group: GroupArgument,
     to: Annotated[
         str | None,
-        typer.Option("--to", help="Where the group goes: a region or a cluster. Default: every move."),
+        typer.Option(
+            "--to",
+            help="Where the group goes: a region or a cluster. Default: every move.",
+            autocompletion=completion.clusters_and_regions,
+        ),
     ] = None,
     origin: From = None,
-    topic: Annotated[list[str] | None, typer.Option("--topic", help="Only these topics.")] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", help="Only these topics.", autocompletion=completion.topics)
+    ] = None,
     by_timestamp: ByTimestampOption = False,
     margin_ms: MarginOption = None,
     timestamp_ms: TimestampOption = None,

@@ -1,21 +1,17 @@
-"""What commands are given: options that several share, and how those that ask the offset services find them."""
+"""What commands are given: options that several share."""
 
 from __future__ import annotations
 
-import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from parallax.client.client import OffsetClient, at_cluster, at_region
-from parallax.client.credentials import ServiceCredentials, credentials_of
-from parallax.config.config import Config, ServiceAddresses, load
+from parallax.cli.completion import groups
+from parallax.client.client import at_cluster, at_region
 from parallax.domain.ids import names_a_cluster
-from parallax.errors import ConfigError, InvalidNameError
+from parallax.errors import InvalidNameError
 from parallax.v1 import offsets_pb2 as pb
-from parallax.wiring import client_credentials
 
 # --- of most commands ----------------------------------------------------------------------------------------------
 
@@ -24,7 +20,7 @@ ConfigOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 JsonLogsOption = Annotated[bool, typer.Option("--json", help="Print and log JSON.")]
-GroupArgument = Annotated[str, typer.Argument(help="A consumer group.")]
+GroupArgument = Annotated[str, typer.Argument(help="A consumer group.", autocompletion=groups)]
 
 # --- of commands that ask the offset services ----------------------------------------------------------------------
 
@@ -52,33 +48,6 @@ AuthorityOption = Annotated[
 TimeoutOption = Annotated[
     int, typer.Option("--timeout-ms", min=1, help="For each question, with its retries.")
 ]
-
-
-def connect(
-    config: Path | None, services: list[str] | None, authority: Path | None, timeout_ms: int
-) -> OffsetClient:
-    """A client for the services named, or for all that the configuration has.
-
-    Raises:
-        ConfigError: neither says where a service is, or a file can't be read.
-    """
-    settings = None if config is None else load(config)
-    targets = services or ([] if settings is None else targets_of(settings))
-    if not targets:
-        raise ConfigError(
-            "no offset service is known: name one with --service host:port, or a configuration with --config "
-            "(or PARALLAX_CONFIG)"
-        )
-    credentials = credentials_of(os.environ, None if settings is None else client_credentials(settings))
-    if authority is not None:
-        credentials = replace(credentials or ServiceCredentials(), ca=authority)
-    return OffsetClient(targets, timeout_ms=timeout_ms, credentials=credentials)
-
-
-def targets_of(config: Config) -> list[str]:
-    """The gRPC addresses of the configured services; the default address if no region names one."""
-    services = list(config.offset_services().values()) or [ServiceAddresses()]
-    return [service.grpc for service in services]
 
 
 def place(text: str | None) -> pb.Place | None:
@@ -137,7 +106,8 @@ AT_ONCE = 16
 WAIT_S = 60.0
 
 GroupOrRegionArgument = Annotated[
-    str | None, typer.Argument(help="A consumer group. Or name a region with --region.")
+    str | None,
+    typer.Argument(help="A consumer group. Or name a region with --region.", autocompletion=groups),
 ]
 ExecuteOption = Annotated[
     bool, typer.Option("--execute", help="Carry the plan out. Without it the plan is only shown.")
@@ -163,7 +133,8 @@ GapsOption = Annotated[
     ),
 ]
 FirstOption = Annotated[
-    list[str] | None, typer.Option("--first", help="With --region: this group first; may be repeated.")
+    list[str] | None,
+    typer.Option("--first", help="With --region: this group first; may be repeated.", autocompletion=groups),
 ]
 MaxRedeliveredOption = Annotated[
     int | None,

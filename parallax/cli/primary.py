@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from parallax.cli import completion
+from parallax.cli.connecting import connect
 from parallax.cli.options import (
     TIMEOUT_MS,
     ActorOption,
@@ -16,7 +18,6 @@ from parallax.cli.options import (
     ServiceOption,
     ServicesConfigOption,
     TimeoutOption,
-    connect,
 )
 from parallax.cli.output import console, table
 from parallax.cli.rows import DocumentFormat, DocumentOption, written
@@ -30,10 +31,19 @@ from parallax.v1 import primaries_pb2 as pb
 
 def primary(
     group: Annotated[
-        str | None, typer.Argument(help="A consumer group. Default: every group with a recorded primary.")
+        str | None,
+        typer.Argument(
+            help="A consumer group. Default: every group with a recorded primary.",
+            autocompletion=completion.groups,
+        ),
     ] = None,
     set_to: Annotated[
-        str | None, typer.Option("--set", help="The region that shall be primary. Moves no offsets.")
+        str | None,
+        typer.Option(
+            "--set",
+            help="The region that shall be primary. Moves no offsets.",
+            autocompletion=completion.regions,
+        ),
     ] = None,
     mode: Annotated[
         Mode | None,

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from parallax.cli.connecting import connect
 from parallax.cli.lists import sync_job_line
 from parallax.cli.options import (
     TIMEOUT_MS,
@@ -18,7 +19,6 @@ from parallax.cli.options import (
     ServiceOption,
     ServicesConfigOption,
     TimeoutOption,
-    connect,
 )
 from parallax.cli.output import console, print_json, table
 from parallax.cli.rows import WatchOption, seconds, watched

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from parallax.cli import completion
 from parallax.cli.choosing import Row
 from parallax.cli.options import ConfigOption, ExecuteOption
 from parallax.cli.rows import ListColumn, OutputFormat, OutputOption, RowListing
@@ -21,7 +22,12 @@ TopicsArgument = Annotated[
     list[str] | None, typer.Argument(help="Topics, as they are called at the target. Default: every one.")
 ]
 TargetOption = Annotated[
-    list[str] | None, typer.Option("--to", help="A target region; may be repeated. Default: every one.")
+    list[str] | None,
+    typer.Option(
+        "--to",
+        help="A target region; may be repeated. Default: every one.",
+        autocompletion=completion.regions,
+    ),
 ]
 
 

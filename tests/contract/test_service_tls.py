@@ -16,7 +16,7 @@ from offsetsvc.metrics import ServiceMetrics
 from offsetsvc.transport.grpc_server import GrpcServer
 from offsetsvc.transport.rest import create_app
 from parallax.adapters.http.server import HttpServer
-from parallax.cli.options import connect
+from parallax.cli.connecting import connect
 from parallax.client.client import OffsetClient
 from parallax.client.credentials import ServiceCredentials
 from parallax.config.config import Tls

@@ -20,6 +20,7 @@ REASONS_TO_BE_ALONE = {
     "lab.bench.rows.start": "each row of the bench is a module",
     "lab.stack.steering.sitecustomize": "Python runs it by its name, before anything else",
     "parallax.__main__": "python -m parallax",
+    "parallax.cli.connecting": "what completes names needs it, and the options need that",
     "parallax.client.kafka_error": "consumer and producer share it, and what both may import is core and client",
     "parallax.config.mirror_maker_export": "a section of its own, as each part of the file that is about one thing has a module",
     "parallax.domain.outcome": "the words of answers, which every layer knows",

@@ -12,9 +12,10 @@ from click.testing import Result
 from rich.console import Console
 from typer.testing import CliRunner
 
+from parallax.cli.connecting import connect, targets_of
 from parallax.cli.main import app
 from parallax.cli.offset_tables import outcome_text, show_offsets, show_routes, tell
-from parallax.cli.options import connect, place, targets_of, timestamp_policy
+from parallax.cli.options import place, timestamp_policy
 from parallax.cli.output import number, table
 from parallax.client.answer import answer_from_pb
 from parallax.client.client import OffsetClient
