@@ -11,6 +11,7 @@ from lab.bench.rows.freshness import FreshnessRow
 from lab.bench.rows.many_groups import ManyGroupsRow
 from lab.bench.rows.memory import MemoryRow
 from lab.bench.rows.moves import MoveRow
+from lab.bench.rows.operators import OperatorsRow
 from lab.bench.rows.start import StartRow
 from lab.bench.rows.steady import SteadyRow
 from lab.bench.sides import BOTH, WITH_EXACTLY_ONCE, WITH_PLAIN_TEXT, WITH_RECORD_PATH
@@ -79,5 +80,6 @@ FULL: Mapping[str, Row] = {
     ),
     "memory": MemoryRow("10 GB of backlog in 400 partitions"),
     "answers": AnswersRow("GetFailoverOffset, three sources, a million runs"),
+    "operators": OperatorsRow("10,000 groups, two routes of 10,000 partitions"),
 }
 """`make bench-full ROW=name`."""

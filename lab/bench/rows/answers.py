@@ -45,10 +45,10 @@ from parallax.domain.ids import (
 from parallax.domain.index_rows import LineageRecord, layout_of
 from replicator.mapping.block_writer import BlockWriter
 
-_TOPIC = "answers"
-_SOURCES = ("a", "b", "c")
+TOPIC = "answers"
+SOURCES = ("a", "b", "c")
 _TARGETS = ("a", "b")
-_PARTITIONS = 16
+PARTITIONS = 16
 _CALLERS = 16
 _WRITE_AT_ONCE = 200
 _CLUSTER_TIMEOUT_MS = 10_000
@@ -81,11 +81,11 @@ class AnswersRow(Row):
     def play(self, play: Play) -> None:
         """Fill the index once; start a service and ask it in every round."""
         runs, seconds = (40_000, 4.0) if play.settings.smoke else (self.runs, self.seconds)
-        size = HistorySize(runs // (len(_SOURCES) * len(_TARGETS) * _PARTITIONS))
+        size = HistorySize(runs // (len(SOURCES) * len(_TARGETS) * PARTITIONS))
         missing = [
             number for number in range(1, play.settings.rounds + 1) if not play.store.has("parallax", number)
         ]
-        config = _fill(play.stage, size, play.tell) if missing else Path()
+        config = fill_index(play.stage, size, play.tell) if missing else Path()
         for number in missing:
             found = _asked(play.stage, config, size, seconds)
             play.tell(
@@ -124,13 +124,13 @@ class Answered:
     outcomes: dict[str, int] = field(default_factory=dict)
 
 
-def _fill(stage: BenchStage, size: HistorySize, tell: Callable[[str], None]) -> Path:
+def fill_index(stage: BenchStage, size: HistorySize, tell: Callable[[str], None]) -> Path:
     """Fill the topics and the index; returns the service's configuration file."""
-    end = size.end(len(_SOURCES))
+    end = size.end(len(SOURCES))
     for region in _TARGETS:
         cluster = f"aggregate-{region}"
-        stage.create_topic(cluster, _TOPIC, _PARTITIONS)
-        fill(stage.bootstrap(cluster), _TOPIC, _PARTITIONS, [("log", prepare(Shape(variants=4)), end)])
+        stage.create_topic(cluster, TOPIC, PARTITIONS)
+        fill(stage.bootstrap(cluster), TOPIC, PARTITIONS, [("log", prepare(Shape(variants=4)), end)])
     path = _write_config(stage)
     config = load(path)
     started = time.monotonic()
@@ -149,9 +149,9 @@ def _asked(stage: BenchStage, config: Path, size: HistorySize, seconds: float) -
     here, there = context.Pipe()
     settings = {
         "address": stage.stack.layout.grpc_address("b"),
-        "topic": _TOPIC,
-        "partitions": _PARTITIONS,
-        "end": size.end(len(_SOURCES)),
+        "topic": TOPIC,
+        "partitions": PARTITIONS,
+        "end": size.end(len(SOURCES)),
         "callers": _CALLERS,
         "seconds": seconds,
     }
@@ -173,7 +173,7 @@ def _asked(stage: BenchStage, config: Path, size: HistorySize, seconds: float) -
         service.stop()
     latencies = sorted(found["latencies_ms"])
     return Answered(
-        runs=size.runs * len(_SOURCES) * len(_TARGETS) * _PARTITIONS,
+        runs=size.runs * len(SOURCES) * len(_TARGETS) * PARTITIONS,
         answers_per_s=found["answers"] / found["seconds"],
         service_cpu_share=used / found["seconds"],
         half_rate=found["half_rate"],
@@ -193,7 +193,7 @@ def _write_config(stage: BenchStage) -> Path:
     """The stack's configuration with a third source: nobody asks the regional clusters here."""
     config = build_config(stage.stack.layout)
     config["regions"]["c"] = {"regional": {"bootstrap_servers": stage.bootstrap("regional-b")}}
-    config["routes"] = [f"{source}->{target}" for target in _TARGETS for source in _SOURCES]
+    config["routes"] = [f"{source}->{target}" for target in _TARGETS for source in SOURCES]
     path = stage.directory / "copiers" / "answers.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
@@ -205,12 +205,12 @@ def _write_history(
 ) -> None:
     cluster = ClusterName(f"aggregate-{region}")
     reader = KafkaCluster(cluster, config.cluster(cluster), timeout_ms=_CLUSTER_TIMEOUT_MS)
-    target_id = reader.topics()[TopicName(_TOPIC)].topic_id
+    target_id = reader.topics()[TopicName(TOPIC)].topic_id
     now_ms = int(time.time() * 1_000)
-    routes = [Route.parse(f"{source}->{region}") for source in _SOURCES]
-    lineages = [Lineage(_source_topic_id(source), target_id) for source in _SOURCES]
-    for number in range(_PARTITIONS):
-        place = TopicPartition(TopicName(_TOPIC), number)
+    routes = [Route.parse(f"{source}->{region}") for source in SOURCES]
+    lineages = [Lineage(_source_topic_id(source), target_id) for source in SOURCES]
+    for number in range(PARTITIONS):
+        place = TopicPartition(TopicName(TOPIC), number)
         stores.index.write_lineages(
             [
                 LineageRecord(
@@ -220,7 +220,7 @@ def _write_history(
             ]
         )
         # Another order on each target.
-        histories = merged(size, len(_SOURCES), seed=_PARTITIONS * _TARGETS.index(region) + number)
+        histories = merged(size, len(SOURCES), seed=PARTITIONS * _TARGETS.index(region) + number)
         for route, lineage, history in zip(routes, lineages, histories, strict=True):
             rows = list(batches(route, place, lineage, history, size, now_ms))
             owner = BlockWriter(stores.index, route, layout_of(rows[0].version), number)
@@ -233,5 +233,5 @@ def _write_history(
 
 def _source_topic_id(region: str) -> TopicId:
     """An id as Kafka writes it, the same each time."""
-    made = uuid.uuid5(uuid.NAMESPACE_URL, f"regional-{region}/{_TOPIC}")
+    made = uuid.uuid5(uuid.NAMESPACE_URL, f"regional-{region}/{TOPIC}")
     return TopicId(base64.urlsafe_b64encode(made.bytes).decode("ascii").rstrip("="))

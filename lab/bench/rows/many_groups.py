@@ -175,7 +175,7 @@ def _moved(
         ends = {topic: _await_copied(stage, copier, row, topic) for topic in topics}
         for turn, (group, topic) in enumerate(groups.items(), start=1):
             share = turn / (row.groups + 1)
-            _commit(stage, group, topic, {part: int(end * share) for part, end in ends[topic].items()})
+            commit_as(stage, group, topic, {part: int(end * share) for part, end in ends[topic].items()})
         passive = PassiveOffsets(stage.bootstrap(_TARGET))
         copier.await_true(
             lambda: all(len(found) >= row.partitions for found in passive.metadata(list(groups)).values()),
@@ -206,7 +206,7 @@ def _await_copied(stage: BenchStage, copier: Copier, row: ManyGroupsRow, topic: 
     return found[_ORIGIN]
 
 
-def _commit(stage: BenchStage, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+def commit_as(stage: BenchStage, group: str, topic: str, offsets: Mapping[int, int]) -> None:
     """As a consumer that has read so far, and has left."""
     consumer = Consumer({"bootstrap.servers": stage.bootstrap(_ORIGIN), "group.id": group, "log_level": 3})
     try:

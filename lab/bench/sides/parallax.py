@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from lab.stack.ports import HOST
+from lab.stack.ports import HOST, is_free
 from lab.stack.probes import http_probe
 from lab.stack.process import ProcessSpec
 from lab.stack.services import PARALLAX, build_config, service_environment
@@ -101,6 +101,21 @@ def service_spec(
         probe=http_probe(layout.ports[f"{name}/rest"], "/readyz"),
         environment=service_environment(layout, stack.java, region),
     )
+
+
+def console_spec(stack: LocalStack, config: Path, region: str) -> tuple[ProcessSpec, str]:
+    """The process spec of a region's console, and its URL."""
+    layout, name = stack.layout, f"console-{region}"
+    port = next(port for port in range(layout.ports[f"offsetsvc-{region}/rest"] + 1, 65_536) if is_free(port))
+    listen = f"{HOST}:{port}"
+    spec = ProcessSpec(
+        name=name,
+        command=[*PARALLAX, "console", "--config", str(config), "--region", region, "--listen", listen],
+        log=config.with_name(f"{name}.log"),
+        probe=http_probe(port, "/healthz"),
+        environment=service_environment(layout, stack.java, region),
+    )
+    return spec, f"http://{listen}"
 
 
 def failover_command(
