@@ -2,7 +2,8 @@
 
 # Without `annotations` of the future: FastAPI reads those of functions that are made within others.
 from collections.abc import Callable, Collection
-from typing import Annotated, Protocol
+from functools import partial
+from typing import Annotated, Any, Protocol
 
 from fastapi import Depends, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -45,6 +46,7 @@ _LONGEST = 1_000
 
 Name = Annotated[str, Query(max_length=_LONGEST)]
 Text = Annotated[str, Query(max_length=4 * _LONGEST)]
+Look = Callable[[], Listing]
 Seen = Annotated[str | None, Query(max_length=64)]
 
 
@@ -87,13 +89,13 @@ def create_app(
         ("/route", "Partitions of a route", lists.partitions),
         ("/moves", "Moves", lists.moves),
         ("/drills", "Drills", lists.drills),
+        ("/primaries", "Primaries", regions.primaries),
         ("/sync-problems", "Sync problems", lists.sync_problems),
         ("/configuration", "Configuration", lists.configuration),
     ):
         _add_list(app, faces, path, title, _asking(listing, reads, now_ms))
     add_moves(app, faces, asks, asks, Seal(), proxied)
-    _add_list(app, faces, "/primaries", "Primaries", lambda: regions.primaries(reads, now_ms()))
-    _add_list(app, faces, "/regions", "Regions", lambda: regions.regions(reads))
+    _add_list(app, faces, "/regions", "Regions", lambda: partial(regions.regions, reads))
     app.get("/static/{name}", response_model=None)(static_answer)
     app.get("/healthz", response_model=None)(lambda: Response("ok\n", media_type="text/plain"))
     bounded = BoundedBodies(app, most_bytes=_BODY_BYTES, within_s=_BODY_WITHIN_S)
@@ -103,13 +105,18 @@ def create_app(
 def _add_overview(app: FastAPI, faces: PageFaces, reads: Reads, now_ms: Callable[[], int]) -> None:
     @app.get("/", response_model=None)
     def overview(request: Request, seen: Seen = None) -> Response:
-        found = overviews.overview(reads, now_ms())
-        return faces.live(request, "overview.html", "Overview", seen, overview=found)
+        return faces.shared(
+            request,
+            "overview.html",
+            "Overview",
+            seen,
+            lambda: {"overview": overviews.overview(reads, now_ms())},
+        )
 
 
 def _asking(
     listing: Callable[[Reads, Asked], Listing], reads: Reads, now_ms: Callable[[], int]
-) -> Callable[..., Listing]:
+) -> Callable[..., Look]:
     def asked(
         prefix: Text = "",
         after: Text = "",
@@ -117,8 +124,8 @@ def _asking(
         state: Text = "",
         sort: Text = "",
         route: Text = "",
-    ) -> Listing:
-        return listing(reads, Asked(prefix, after, group, state, sort, route, now_ms()))
+    ) -> Look:
+        return lambda: listing(reads, Asked(prefix, after, group, state, sort, route, now_ms()))
 
     return asked
 
@@ -126,10 +133,15 @@ def _asking(
 def _add_group(app: FastAPI, faces: PageFaces, reads: Reads, now_ms: Callable[[], int]) -> None:
     @app.get("/group", response_model=None)
     def group(request: Request, name: Name, seen: Seen = None) -> Response:
-        found = groups.look(reads, name, now_ms())
         person: Person = request.state.person  # the guard has asked
-        moves = person.may(Role.OPERATOR, name)
-        return faces.live(request, "group.html", name, seen, group=found, moves=moves)
+        return faces.shared(
+            request,
+            "group.html",
+            name,
+            seen,
+            lambda: {"group": groups.look(reads, name, now_ms())},
+            moves=person.may(Role.OPERATOR, name),
+        )
 
 
 def _add_explain(app: FastAPI, faces: PageFaces, reads: Reads) -> None:
@@ -148,20 +160,19 @@ def _add_explain(app: FastAPI, faces: PageFaces, reads: Reads) -> None:
 
     @app.get("/explain", response_model=None)
     def explain(request: Request, question: PictureQuestion = asked, seen: Seen = None) -> Response:
-        picture = explaining.ask(reads, question)
-        return faces.live(
-            request,
-            "explain.html",
-            f"Why {question.group} resumes there",
-            seen,
-            question=question,
-            picture=picture,
-            drawing=Markup(draw(picture, styled=False)),  # noqa: S704 - names within are escaped
-            sources=explaining.sources(picture),
-            table=explaining.table(picture),
-            ways=explaining.ways(picture, question),
-            back=link("/group", name=question.group),
-        )
+        def look() -> dict[str, Any]:
+            picture = explaining.ask(reads, question)
+            return {
+                "question": question,
+                "picture": picture,
+                "drawing": Markup(draw(picture, styled=False)),  # noqa: S704 - names within are escaped
+                "sources": explaining.sources(picture),
+                "table": explaining.table(picture),
+                "ways": explaining.ways(picture, question),
+                "back": link("/group", name=question.group),
+            }
+
+        return faces.shared(request, "explain.html", f"Why {question.group} resumes there", seen, look)
 
     @app.get("/explain.svg", response_model=None)
     def svg(question: PictureQuestion = asked) -> Response:
@@ -176,21 +187,21 @@ def _add_explain(app: FastAPI, faces: PageFaces, reads: Reads) -> None:
         return JSONResponse(to_document(explaining.ask(reads, question)))
 
 
-def _add_list(app: FastAPI, faces: PageFaces, path: str, title: str, listing: Callable[..., Listing]) -> None:
+def _add_list(app: FastAPI, faces: PageFaces, path: str, title: str, listing: Callable[..., Look]) -> None:
     """A list as a page, and as files."""
     listed = Depends(listing)
 
     @app.get(path, response_model=None)
-    def page(request: Request, found: Listing = listed, seen: Seen = None) -> Response:
-        return faces.live(request, "list.html", title, seen, listing=found)
+    def page(request: Request, look: Look = listed, seen: Seen = None) -> Response:
+        return faces.shared(request, "list.html", title, seen, lambda: {"listing": look()})
 
     @app.get(f"{path}.csv", response_model=None)
-    def as_csv(found: Listing = listed) -> Response:
-        return _file(found.to_csv(), "text/csv", f"{path[1:]}.csv")
+    def as_csv(look: Look = listed) -> Response:
+        return _file(look().to_csv(), "text/csv", f"{path[1:]}.csv")
 
     @app.get(f"{path}.json", response_model=None)
-    def as_json(found: Listing = listed) -> Response:
-        return JSONResponse(found.to_document())
+    def as_json(look: Look = listed) -> Response:
+        return JSONResponse(look().to_document())
 
 
 def _file(text: str, kind: str, name: str) -> Response:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sized
 from dataclasses import dataclass
+from itertools import islice
+from typing import TypeVar
 
 from console.listing import Cell, Listing, age, columns, link, moment
 from console.reads import Reads
@@ -12,6 +14,9 @@ from parallax.errors import ParallaxError, UnknownGroupError
 from parallax.v1 import offsets_pb2 as pb
 from parallax.v1 import primaries_pb2
 
+MOST_PARTITIONS = 100
+"""Of a section."""
+T = TypeVar("T")
 _GRAVE = pb.EARLIEST_FALLBACK
 """Outcomes from here on are those that an operator has to look at."""
 
@@ -86,13 +91,15 @@ def look(reads: Reads, group: str, now_ms: int) -> GroupView:
 
 def _positions(found: pb.GetGroupPositionsResponse.ClusterPositions, now_ms: int) -> GroupSection:
     heading = f"At {found.cluster}"
+    shown, notes = _first(found.positions, found.positions)
     listing = Listing(
         columns=columns(
             "topic Topic | >partition Partition | >next_offset Next offset | >lag_offsets Lag | >high_watermark Log end"
             " | >published_offset Published | published_outcome Outcome | published_at Published at"
         ),
-        rows=tuple(_position(item, now_ms) for item in found.positions),
+        rows=tuple(_position(item, now_ms) for item in shown),
         empty="The group has no position here, and nothing was published for it.",
+        notes=notes,
     )
     return GroupSection(heading, listing, found.failure if found.HasField("failure") else "")
 
@@ -128,6 +135,7 @@ def _answers(reads: Reads, group: str, origin: str, target: str) -> GroupSection
         return GroupSection(heading, problem=str(error))
     except ParallaxError as error:
         return GroupSection(heading, problem=f"{error.code}: {error}")
+    shown, notes = _first(_by_gravity(answer), answer.offsets)
     return GroupSection(
         heading,
         Listing(
@@ -135,10 +143,18 @@ def _answers(reads: Reads, group: str, origin: str, target: str) -> GroupSection
                 "topic Topic | >partition Partition | >next_offset Next offset | >resume_offset Resume | outcome Outcome"
                 " | >skip_records To skip | >pending Pending | >redelivery Read again | picture Picture"
             ),
-            rows=tuple(_answer(item, origin, target) for item in _by_gravity(answer)),
+            rows=tuple(_answer(item, origin, target) for item in shown),
             empty="The group has no position to move.",
+            notes=notes,
         ),
     )
+
+
+def _first(items: Iterable[T], whole: Sized) -> tuple[list[T], tuple[str, ...]]:
+    """Those that are shown, and what to say of the others."""
+    more = len(whole) - MOST_PARTITIONS
+    notes = (f"{more:,} more partitions: parallax offsets GROUP has all.",) if more > 0 else ()
+    return list(islice(items, MOST_PARTITIONS)), notes
 
 
 def _by_gravity(answer: pb.GetGroupFailoverOffsetsResponse) -> Iterator[pb.FailoverOffset]:

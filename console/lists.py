@@ -76,7 +76,7 @@ def groups(reads: Reads, asked: Asked) -> Listing:
             " | since Since | age Seen"
         ),
         rows=tuple(_group(item, asked.now_ms) for item in answer.groups),
-        empty=_none_of(
+        empty=none_of(
             asked.prefix, "group", "No group is known: one is once it has committed on an aggregate cluster."
         ),
         command="" if asked.prefix else "parallax drill",
@@ -87,7 +87,8 @@ def groups(reads: Reads, asked: Asked) -> Listing:
     )
 
 
-def _none_of(prefix: str, what: str, otherwise: str) -> str:
+def none_of(prefix: str, what: str, otherwise: str) -> str:
+    """What is said where a list has no row."""
     return f"No {what} of a name that begins with {prefix}." if prefix else otherwise
 
 
@@ -128,7 +129,7 @@ def replication(reads: Reads, asked: Asked) -> Listing:
             " | >partitions_stopped Stopped | >shards_running Shards running | >records Records | >age_ms Told"
         ),
         rows=tuple(_route(item) for item in answer.routes),
-        empty=_none_of(asked.prefix, "route", "The configuration has no route."),
+        empty=none_of(asked.prefix, "route", "The configuration has no route."),
         path="/routes",
         parameters=asked.parameters("prefix"),
         next_after=answer.next_after,
@@ -313,7 +314,7 @@ def sync_problems(reads: Reads, asked: Asked) -> Listing:
             for found in answer.groups
             for problem in found.problems
         ),
-        empty=_none_of(asked.prefix, "group with a problem", "Every group's offsets are published.")
+        empty=none_of(asked.prefix, "group with a problem", "Every group's offsets are published.")
         if answer.HasField("job")
         else "The sync job has not told anything: nobody knows whether offsets are published.",
         command="" if answer.HasField("job") else "parallax sync --config parallax.yaml",
@@ -367,7 +368,7 @@ def configuration(reads: Reads, asked: Asked) -> Listing:
             )
             for item in answer.settings
         ),
-        empty=_none_of(asked.prefix, "key", "The service tells no key."),
+        empty=none_of(asked.prefix, "key", "The service tells no key."),
         path="/configuration",
         parameters=asked.parameters("prefix"),
         choices=(Choice("prefix", "Keys that begin with", asked.prefix),),

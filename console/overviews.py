@@ -89,7 +89,7 @@ def overview(reads: Reads, now_ms: int) -> Overview:
     seen = Findings(
         regions,
         routes,
-        part("primaries", lambda: list(reads.list_primaries().primaries)),
+        part("primaries", lambda: list(reads.list_primaries(attention=True).primaries)),
         part("moves", lambda: list(reads.list_moves(limit=_MOST).moves)),
         part("drills", lambda: list(reads.list_drills(limit=_MOST).drills)),
         part("sync", lambda: reads.list_sync_problems(limit=1)),

@@ -51,8 +51,10 @@ class Reads(Protocol):
         """What holds for a group."""
         ...
 
-    def list_primaries(self) -> primaries_pb2.ListPrimariesResponse:
-        """Every group with a decision."""
+    def list_primaries(
+        self, *, prefix: str = "", after: str = "", limit: int = 0, attention: bool = False
+    ) -> primaries_pb2.ListPrimariesResponse:
+        """Groups with a decision: a page of them, or those that need somebody."""
         ...
 
     def describe_regions(self, *, groups: Iterable[str] = ()) -> primaries_pb2.DescribeRegionsResponse:

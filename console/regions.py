@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from console.listing import Cell, Column, Listing, age, columns, link, moment
+from console.listing import Cell, Choice, Column, Listing, age, columns, link, moment
+from console.lists import PAGE, Asked, none_of
 from console.reads import Reads
 from parallax.v1 import primaries_pb2 as pb
 
@@ -46,15 +47,22 @@ def _cluster(item: pb.ClusterDescription | None) -> tuple[Cell, Cell]:
     return Cell(word, tone=tone, note=item.problem), Cell(item.bootstrap_servers)
 
 
-def primaries(reads: Reads, now_ms: int) -> Listing:
+def primaries(reads: Reads, asked: Asked) -> Listing:
     """Every group with a decision."""
-    answer = reads.list_primaries()
+    answer = reads.list_primaries(prefix=asked.prefix, after=asked.after, limit=PAGE)
     return Listing(
         columns=PRIMARY_COLUMNS,
-        rows=tuple(primary_cells(item, now_ms) for item in answer.primaries),
-        empty="Nothing was ever decided: groups' offsets follow where they make progress.",
-        command="parallax primary GROUP --set REGION",
+        rows=tuple(primary_cells(item, asked.now_ms) for item in answer.primaries),
+        empty=none_of(
+            asked.prefix,
+            "group with a decision",
+            "Nothing was ever decided: groups' offsets follow where they make progress.",
+        ),
+        command="" if asked.prefix else "parallax primary GROUP --set REGION",
         path="/primaries",
+        parameters=asked.parameters("prefix"),
+        next_after=answer.next_after,
+        choices=(Choice("prefix", "Names that begin with", asked.prefix),),
     )
 
 

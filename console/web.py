@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import jinja2
@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from console.listing import DASH, age, link, moment
 from console.people import Entrance
+from console.sharing import SharedLooks
 from parallax.client.status import status_of
 from parallax.errors import ForbiddenError, ParallaxError, UnauthenticatedError
 from parallax.picture.style import STYLE
@@ -97,6 +98,13 @@ class Guard:
         await self._app(scope, receive, sends)
 
 
+class DrawnPart(NamedTuple):
+    """The live part of a page, and by what it is known again."""
+
+    text: str
+    digest: str
+
+
 class Pages:
     """Pages from templates; every text in them is escaped, and what a screen does not show is shown by its number."""
 
@@ -104,24 +112,33 @@ class Pages:
         """A whole page."""
         return HTMLResponse(_templates().get_template(template).render(**values), status)
 
-    def live(self, template: str, *, seen: str | None, address: str, **values: Any) -> Response:
-        """A page whose live part asks for itself again, or that part alone.
+    def part(self, template: str, *, address: str, **values: Any) -> DrawnPart:
+        """The part of a page that asks for itself again.
 
         Args:
-            template: extends ``live.html``; its block ``live`` is the part.
-            seen: the digest of what the asker shows; None: it wants the page. The same again is no answer (204).
+            template: has a block ``live``.
             address: of the page, without ``seen``.
             values: for the template.
         """
         found = _templates().get_template(template)
-        context = found.new_context({**values, "address": address})
-        part = "".join(found.blocks["live"](context))
+        part = "".join(found.blocks["live"](found.new_context({**values, "address": address})))
         digest = hashlib.sha256(part.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-        if seen == digest:
+        return DrawnPart(part, digest)
+
+    def live(self, part: DrawnPart, *, seen: str | None, address: str, **values: Any) -> Response:
+        """A page around its live part, or that part alone.
+
+        Args:
+            part: the live part.
+            seen: the digest of what the asker shows; None: it wants the page. The same again is no answer (204).
+            address: of the page, without ``seen``.
+            values: for the template.
+        """
+        if seen == part.digest:
             return Response(status_code=204)
-        again = f"{address}{'&' if '?' in address else '?'}seen={digest}"
+        again = f"{address}{'&' if '?' in address else '?'}seen={part.digest}"
         template = "page.html" if seen is None else "part.html"
-        return self.page(template, part=Markup(part), again=again, **values)  # noqa: S704 - our own
+        return self.page(template, part=Markup(part.text), again=again, **values)  # noqa: S704 - our own
 
 
 class PageFaces:
@@ -134,6 +151,7 @@ class PageFaces:
     def __init__(self, common: Mapping[str, Any]) -> None:
         self._pages = Pages()
         self._common = common
+        self._shared: SharedLooks[DrawnPart] = SharedLooks()
 
     def whole(
         self, request: Request, template: str, title: str, *, status: int = 200, **values: Any
@@ -148,18 +166,44 @@ class PageFaces:
         return {**self._common, "person": getattr(request.state, "person", None)}
 
     def live(self, request: Request, template: str, title: str, seen: str | None, **values: Any) -> Response:
-        """A page whose live part asks for itself again."""
-        query = [(key, value) for key, value in request.query_params.multi_items() if key != "seen"]
-        address = request.url.path + ("" if not query else f"?{urlencode(query)}")
-        return self._pages.live(
-            template,
-            seen=seen,
-            address=address,
-            here=request.url.path,
-            title=title,
-            **self._with(request),
-            **values,
+        """A page whose live part asks for itself again; it is for one viewer alone."""
+        address = _address(request)
+        part = self._pages.part(template, address=address, title=title, **self._with(request), **values)
+        return self._around(request, part, title, seen, address, **values)
+
+    def shared(
+        self,
+        request: Request,
+        template: str,
+        title: str,
+        seen: str | None,
+        look: Callable[[], Mapping[str, Any]],
+        **flags: bool,
+    ) -> Response:
+        """Likewise; its live part is that of all who look at the address with the same flags.
+
+        Args:
+            request: the request.
+            template: as in `Pages.part`.
+            title: of the page.
+            seen: as in `Pages.live`.
+            look: the template's values.
+            flags: what else it depends on, for the template too.
+        """
+        address = _address(request)
+        part = self._shared.get(
+            (address, tuple(flags.items())),
+            lambda: self._pages.part(template, address=address, title=title, **look(), **flags),
+            anew=seen is None,
         )
+        return self._around(request, part, title, seen, address)
+
+    def _around(
+        self, request: Request, part: DrawnPart, title: str, seen: str | None, address: str, **values: Any
+    ) -> Response:
+        here = request.url.path
+        common = self._with(request)
+        return self._pages.live(part, seen=seen, address=address, here=here, title=title, **common, **values)
 
     def error(self, request: Request, status: int, code: str, text: str) -> Response:
         """What went wrong, and what to do."""
@@ -195,6 +239,12 @@ class PageFaces:
         """A bug of ours."""
         _log.error("console_failed", path=request.url.path, exc_info=error)
         return self.error(request, 500, "INTERNAL", "The console failed; its log says how.")
+
+
+def _address(request: Request) -> str:
+    """The URL, without what only says what its asker shows."""
+    query = [(key, value) for key, value in request.query_params.multi_items() if key != "seen"]
+    return request.url.path + ("" if not query else f"?{urlencode(query)}")
 
 
 _TITLES: dict[int, str] = {

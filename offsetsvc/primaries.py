@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from offsetsvc.names import group_named
+from offsetsvc.overview.pages import MOST_ENTRIES, filled, limit_of
 from parallax.config.config import Config
 from parallax.domain.ids import GroupName, RegionName
-from parallax.domain.primary import Assignment, Change, PrimaryDecision, Site, assignment_of, decide
+from parallax.domain.primary import Assignment, Change, PrimaryDecision, Site, Stage, assignment_of, decide
 from parallax.domain.rights import ANYBODY, Principal
 from parallax.errors import DeadlineError, InvalidNameError, InvariantError, StoreUnavailableError
 from parallax.ports.audit import Auditor
-from parallax.ports.groups import PrimaryLog, PrimaryStore, Reach
+from parallax.ports.groups import NamePage, PrimaryLog, PrimaryStore, Reach
 from parallax.runtime.deadline import Deadline
 from parallax.runtime.retry import RetryPolicy
 
@@ -22,6 +24,8 @@ _MEMORY_S = 0.2
 
 _MOST_REMEMBERED = 10_000
 _WATCH_EVERY_S = 0.25
+_READING_S = 5.0
+"""Lists of what needs somebody share a reading of all decisions."""
 
 MOST_REASON_CHARACTERS = 1_000
 """A reason is kept with its decision, and read whenever that is."""
@@ -29,6 +33,10 @@ MOST_REASON_CHARACTERS = 1_000
 _AFTER_A_RIVAL = RetryPolicy(first_wait_ms=20, longest_wait_ms=1_000)
 """An attempt costs the store a read and a lightweight transaction: who was overtaken waits, each time longer, and never as
 long as the rivals do."""
+
+
+Assignments = Mapping[GroupName, Assignment | InvariantError]
+"""What holds for each group, by name; or why that can't be told."""
 
 
 class Primaries:
@@ -53,6 +61,8 @@ class Primaries:
         self._sleep = sleep
         self._lock = threading.Lock()
         self._memory: dict[GroupName, tuple[float, Assignment | None]] = {}
+        self._reading = threading.Lock()
+        self._read: tuple[float, Mapping[GroupName, Assignment | InvariantError]] | None = None
 
     def get(self, group: GroupName) -> Assignment | None:
         """What holds for the group; None if nothing was ever decided.
@@ -67,7 +77,54 @@ class Primaries:
 
     def all(self) -> dict[GroupName, Assignment | InvariantError]:
         """What holds for every group with a decision, by name; or why that can't be told."""
-        groups = self._store.assigned_groups()
+        assignments = self._assignments(self._store.assigned_groups())
+        self._read = (self._clock(), assignments)
+        return assignments
+
+    def page(self, page: NamePage, shown: Callable[[GroupName], bool]) -> tuple[Assignments, str]:
+        """What holds for the groups of a page, and where the next one goes on; a limit of 0: for all.
+
+        Raises:
+            InvalidNameError: the limit is negative.
+            LimitError: it is more than a page may have.
+            StoreUnavailableError: the store did not answer.
+        """
+        if page.limit:
+            names, next_after = filled(
+                lambda after, most: self._store.assigned_page(NamePage(most, page.prefix, after)),
+                str,
+                shown,
+                page.after,
+                limit_of(page.limit),
+            )
+            return self._assignments(names), next_after
+        found = self.all()
+        return {
+            group: item
+            for group, item in found.items()
+            if group.startswith(page.prefix) and group > page.after and shown(group)
+        }, ""
+
+    def need_somebody(self, prefix: str, shown: Callable[[GroupName], bool]) -> Assignments:
+        """The groups that move, are dual active or can't be read, as the last reading of all saw them.
+
+        All are read for it, so whoever looks within a few seconds shares a reading.
+
+        Raises:
+            StoreUnavailableError: the store did not answer.
+        """
+        with self._reading:
+            read_at_s, found = self._read or (0.0, {})
+            if self._read is None or self._clock() - read_at_s >= _READING_S:
+                found = self.all()
+        wanted = (
+            (group, item)
+            for group, item in found.items()
+            if group.startswith(prefix) and _needs_somebody(item) and shown(group)
+        )
+        return dict(islice(wanted, MOST_ENTRIES))
+
+    def _assignments(self, groups: Sequence[GroupName]) -> dict[GroupName, Assignment | InvariantError]:
         decisions = self._store.decisions(groups)
         assignments: dict[GroupName, Assignment | InvariantError] = {}
         for group in groups:
@@ -211,3 +268,7 @@ def _with(known: tuple[PrimaryDecision, ...], decision: PrimaryDecision) -> Assi
     assignment = assignment_of({*known, decision})
     assert assignment is not None  # noqa: S101 - there is at least the decision
     return assignment
+
+
+def _needs_somebody(item: Assignment | InvariantError) -> bool:
+    return isinstance(item, InvariantError) or item.dual_active or item.decision.stage is Stage.MOVING

@@ -1,6 +1,6 @@
 """Every group, and those for which something can't be published.
 
-What a page costs: 32 reads of names, and two of each group on it, side by side. With lags, a question to the cluster
+What a page costs: 32 reads of names, and one for every few groups on it, side by side. With lags, a question to the cluster
 where each group consumes besides. Of groups with troubles, 16 reads.
 """
 

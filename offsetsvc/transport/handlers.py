@@ -33,6 +33,7 @@ from parallax.domain.ids import (
 )
 from parallax.errors import InvalidNameError, PlanChangedError
 from parallax.identity.identity import in_whose_name
+from parallax.ports.groups import NamePage
 from parallax.runtime.deadline import Deadline
 from parallax.v1 import audit_pb2, moves_pb2, overview_pb2, primaries_pb2
 from parallax.v1 import offsets_pb2 as pb
@@ -201,11 +202,17 @@ class Handlers:
             yield primary_to_pb(group, assignment)
 
     def ListPrimaries(
-        self, _: primaries_pb2.ListPrimariesRequest, call: Call
+        self, request: primaries_pb2.ListPrimariesRequest, call: Call
     ) -> primaries_pb2.ListPrimariesResponse:
-        """Every group with a decision that the caller may read."""
-        assignments = self._service.primaries.all()
-        return primaries_to_pb((group, assignments[group]) for group in call.caller.readable(assignments))
+        """Groups with a decision that the caller may read."""
+        primaries = self._service.primaries
+        if request.attention:
+            found, next_after = primaries.need_somebody(request.prefix, call.caller.reads), ""
+        else:
+            found, next_after = primaries.page(
+                NamePage(request.limit, request.prefix, request.after), call.caller.reads
+            )
+        return primaries_to_pb(found.items(), next_after)
 
     def DescribeRegions(
         self, request: primaries_pb2.DescribeRegionsRequest, call: Call

@@ -16,7 +16,7 @@ from offsetsvc.transport.access import Access
 from offsetsvc.transport.rest_access import AskedFirst, may_read_something
 from offsetsvc.transport.rest_docs import docs_route
 from offsetsvc.transport.rest_moves import move_routes
-from offsetsvc.transport.rest_overview import overview_routes
+from offsetsvc.transport.rest_overview import After, Prefix, overview_routes
 from offsetsvc.transport.rest_problems import ProblemApp, problems
 from offsetsvc.transport.rest_shell import INT32, INT64, Group, RouteText, Shell, described
 from parallax.adapters.http.bodies import BoundedBodies
@@ -297,10 +297,23 @@ def _primaries(shell: Shell) -> APIRouter:
         request = primaries_pb2.SetPrimaryRequest(group=group, **body.model_dump())
         return shell.answer(shell.handlers.SetPrimary, request)
 
-    @router.get("/primaries", **described(primaries_pb2.ListPrimariesResponse, 503))
-    def primaries() -> Response:
-        """Every group with a decision."""
-        return shell.answer(shell.handlers.ListPrimaries, primaries_pb2.ListPrimariesRequest())
+    @router.get("/primaries", **described(primaries_pb2.ListPrimariesResponse, 400, 503))
+    def primaries(
+        prefix: Prefix = "",
+        after: After = "",
+        limit: Annotated[
+            int, Query(ge=0, le=MOST_ENTRIES, description=f"Entries, {MOST_ENTRIES:,} at most; 0: all.")
+        ] = 0,
+        *,
+        attention: Annotated[
+            bool, Query(description="Those alone that move, are dual active or can't be read.")
+        ] = False,
+    ) -> Response:
+        """Every group with a decision, by name."""
+        request = primaries_pb2.ListPrimariesRequest(
+            prefix=prefix, after=after, limit=limit, attention=attention
+        )
+        return shell.answer(shell.handlers.ListPrimaries, request)
 
     @router.get("/regions", **described(primaries_pb2.DescribeRegionsResponse, 504))
     def regions(

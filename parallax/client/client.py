@@ -335,11 +335,19 @@ class OffsetClient:
             timeout_ms,
         )
 
-    def list_primaries(self, *, timeout_ms: float | None = None) -> primaries_pb2.ListPrimariesResponse:
-        """Every group with a decision."""
+    def list_primaries(
+        self,
+        *,
+        prefix: str = "",
+        after: str = "",
+        limit: int = 0,
+        attention: bool = False,
+        timeout_ms: float | None = None,
+    ) -> primaries_pb2.ListPrimariesResponse:
+        """Every group with a decision, or a page of them (``limit``); with ``attention`` those alone that need somebody."""
         return self._call(
             "ListPrimaries",
-            primaries_pb2.ListPrimariesRequest(),
+            primaries_pb2.ListPrimariesRequest(prefix=prefix, after=after, limit=limit, attention=attention),
             primaries_pb2.ListPrimariesResponse,
             timeout_ms,
         )

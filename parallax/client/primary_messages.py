@@ -130,15 +130,17 @@ def change_to_pb(change: Change, *, dry_run: bool = False, actor: str = "") -> p
 
 def primaries_to_pb(
     assignments: Iterable[tuple[GroupName, Assignment | InvariantError]],
+    next_after: str = "",
 ) -> pb.ListPrimariesResponse:
-    """Every group with a decision."""
+    """Groups with a decision, and where the next page goes on."""
     return pb.ListPrimariesResponse(
+        next_after=next_after,
         primaries=[
             pb.Primary(group=group, problem=str(item))
             if isinstance(item, InvariantError)
             else primary_to_pb(group, item)
             for group, item in assignments
-        ]
+        ],
     )
 
 

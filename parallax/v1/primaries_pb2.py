@@ -24,19 +24,19 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bparallax/v1/primaries.proto\x12\x0bparallax.v1\"\xb8\x02\n\x0fPrimaryDecision\x12\x16\n\x0e\x66\x65ncing_number\x18\x01 \x01(\x03\x12&\n\x04mode\x18\x02 \x01(\x0e\x32\x18.parallax.v1.PrimaryMode\x12\x0e\n\x06region\x18\x03 \x01(\t\x12\x14\n\x07\x63luster\x18\x04 \x01(\tH\x00\x88\x01\x01\x12(\n\x05stage\x18\x05 \x01(\x0e\x32\x19.parallax.v1.PrimaryStage\x12\x18\n\x0bmoving_from\x18\x06 \x01(\tH\x01\x88\x01\x01\x12\x12\n\ndecided_in\x18\x07 \x01(\t\x12\x15\n\rdecided_at_ms\x18\x08 \x01(\x03\x12\x12\n\nsupersedes\x18\t \x03(\x03\x12\x10\n\x08\x64isaster\x18\n \x01(\x08\x12\x0e\n\x06reason\x18\x0b \x01(\tB\n\n\x08_clusterB\x0e\n\x0c_moving_from\"\xae\x01\n\x07Primary\x12\r\n\x05group\x18\x01 \x01(\t\x12\x33\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0b\x32\x1c.parallax.v1.PrimaryDecisionH\x00\x88\x01\x01\x12,\n\x06rivals\x18\x03 \x03(\x0b\x32\x1c.parallax.v1.PrimaryDecision\x12\x13\n\x0b\x64ual_active\x18\x04 \x01(\x08\x12\x0f\n\x07problem\x18\x05 \x01(\tB\x0b\n\t_decision\"\"\n\x11GetPrimaryRequest\x12\r\n\x05group\x18\x01 \x01(\t\"\xe3\x02\n\x11SetPrimaryRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0e\n\x06region\x18\x02 \x01(\t\x12&\n\x04mode\x18\x03 \x01(\x0e\x32\x18.parallax.v1.PrimaryMode\x12\x14\n\x07\x63luster\x18\x04 \x01(\tH\x00\x88\x01\x01\x12(\n\x05stage\x18\x05 \x01(\x0e\x32\x19.parallax.v1.PrimaryStage\x12\x18\n\x0bmoving_from\x18\x06 \x01(\tH\x01\x88\x01\x01\x12$\n\x17\x65xpected_fencing_number\x18\x07 \x01(\x03H\x02\x88\x01\x01\x12\x10\n\x08\x64isaster\x18\x08 \x01(\x08\x12\r\n\x05renew\x18\t \x01(\x08\x12\x0e\n\x06reason\x18\n \x01(\t\x12\x0f\n\x07\x64ry_run\x18\x0b \x01(\x08\x12\r\n\x05\x61\x63tor\x18\x0c \x01(\tB\n\n\x08_clusterB\x0e\n\x0c_moving_fromB\x1a\n\x18_expected_fencing_number\"$\n\x13WatchPrimaryRequest\x12\r\n\x05group\x18\x01 \x01(\t\"\x16\n\x14ListPrimariesRequest\"@\n\x15ListPrimariesResponse\x12\'\n\tprimaries\x18\x01 \x03(\x0b\x32\x14.parallax.v1.Primary\"8\n\x16\x44\x65scribeRegionsRequest\x12\x0e\n\x06groups\x18\x01 \x03(\t\x12\x0e\n\x06topics\x18\x02 \x03(\t\"\xc1\x01\n\x12\x43lusterDescription\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x19\n\x11\x62ootstrap_servers\x18\x02 \x01(\t\x12\x19\n\x11security_protocol\x18\x03 \x01(\t\x12\x1b\n\x0esasl_mechanism\x18\x04 \x01(\tH\x00\x88\x01\x01\x12#\n\x06health\x18\x05 \x01(\x0e\x32\x13.parallax.v1.Health\x12\x0f\n\x07problem\x18\x06 \x01(\tB\x11\n\x0f_sasl_mechanism\"\x87\x02\n\x11RegionDescription\x12\x0e\n\x06region\x18\x01 \x01(\t\x12\x37\n\taggregate\x18\x02 \x01(\x0b\x32\x1f.parallax.v1.ClusterDescriptionH\x00\x88\x01\x01\x12\x36\n\x08regional\x18\x03 \x01(\x0b\x32\x1f.parallax.v1.ClusterDescriptionH\x01\x88\x01\x01\x12\x19\n\x0cservice_grpc\x18\x04 \x01(\tH\x02\x88\x01\x01\x12\x19\n\x0cservice_rest\x18\x05 \x01(\tH\x03\x88\x01\x01\x42\x0c\n\n_aggregateB\x0b\n\t_regionalB\x0f\n\r_service_grpcB\x0f\n\r_service_rest\"\x91\x01\n\x17\x44\x65scribeRegionsResponse\x12/\n\x07regions\x18\x01 \x03(\x0b\x32\x1e.parallax.v1.RegionDescription\x12\x13\n\x0b\x61nswered_in\x18\x02 \x01(\t\x12\x17\n\x0fgroups_left_out\x18\x03 \x03(\t\x12\x17\n\x0ftopics_left_out\x18\x04 \x03(\t*R\n\x0bPrimaryMode\x12\x1c\n\x18PRIMARY_MODE_UNSPECIFIED\x10\x00\x12\x12\n\x0e\x41\x43TIVE_PASSIVE\x10\x01\x12\x11\n\rACTIVE_ACTIVE\x10\x02*F\n\x0cPrimaryStage\x12\x1d\n\x19PRIMARY_STAGE_UNSPECIFIED\x10\x00\x12\x0b\n\x07SETTLED\x10\x01\x12\n\n\x06MOVING\x10\x02*A\n\x06Health\x12\x16\n\x12HEALTH_UNSPECIFIED\x10\x00\x12\x06\n\x02UP\x10\x01\x12\x08\n\x04\x41WAY\x10\x02\x12\r\n\tNOT_ASKED\x10\x03\x32\x98\x03\n\x0ePrimaryService\x12\x42\n\nGetPrimary\x12\x1e.parallax.v1.GetPrimaryRequest\x1a\x14.parallax.v1.Primary\x12\x42\n\nSetPrimary\x12\x1e.parallax.v1.SetPrimaryRequest\x1a\x14.parallax.v1.Primary\x12H\n\x0cWatchPrimary\x12 .parallax.v1.WatchPrimaryRequest\x1a\x14.parallax.v1.Primary0\x01\x12V\n\rListPrimaries\x12!.parallax.v1.ListPrimariesRequest\x1a\".parallax.v1.ListPrimariesResponse\x12\\\n\x0f\x44\x65scribeRegions\x12#.parallax.v1.DescribeRegionsRequest\x1a$.parallax.v1.DescribeRegionsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bparallax/v1/primaries.proto\x12\x0bparallax.v1\"\xb8\x02\n\x0fPrimaryDecision\x12\x16\n\x0e\x66\x65ncing_number\x18\x01 \x01(\x03\x12&\n\x04mode\x18\x02 \x01(\x0e\x32\x18.parallax.v1.PrimaryMode\x12\x0e\n\x06region\x18\x03 \x01(\t\x12\x14\n\x07\x63luster\x18\x04 \x01(\tH\x00\x88\x01\x01\x12(\n\x05stage\x18\x05 \x01(\x0e\x32\x19.parallax.v1.PrimaryStage\x12\x18\n\x0bmoving_from\x18\x06 \x01(\tH\x01\x88\x01\x01\x12\x12\n\ndecided_in\x18\x07 \x01(\t\x12\x15\n\rdecided_at_ms\x18\x08 \x01(\x03\x12\x12\n\nsupersedes\x18\t \x03(\x03\x12\x10\n\x08\x64isaster\x18\n \x01(\x08\x12\x0e\n\x06reason\x18\x0b \x01(\tB\n\n\x08_clusterB\x0e\n\x0c_moving_from\"\xae\x01\n\x07Primary\x12\r\n\x05group\x18\x01 \x01(\t\x12\x33\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0b\x32\x1c.parallax.v1.PrimaryDecisionH\x00\x88\x01\x01\x12,\n\x06rivals\x18\x03 \x03(\x0b\x32\x1c.parallax.v1.PrimaryDecision\x12\x13\n\x0b\x64ual_active\x18\x04 \x01(\x08\x12\x0f\n\x07problem\x18\x05 \x01(\tB\x0b\n\t_decision\"\"\n\x11GetPrimaryRequest\x12\r\n\x05group\x18\x01 \x01(\t\"\xe3\x02\n\x11SetPrimaryRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0e\n\x06region\x18\x02 \x01(\t\x12&\n\x04mode\x18\x03 \x01(\x0e\x32\x18.parallax.v1.PrimaryMode\x12\x14\n\x07\x63luster\x18\x04 \x01(\tH\x00\x88\x01\x01\x12(\n\x05stage\x18\x05 \x01(\x0e\x32\x19.parallax.v1.PrimaryStage\x12\x18\n\x0bmoving_from\x18\x06 \x01(\tH\x01\x88\x01\x01\x12$\n\x17\x65xpected_fencing_number\x18\x07 \x01(\x03H\x02\x88\x01\x01\x12\x10\n\x08\x64isaster\x18\x08 \x01(\x08\x12\r\n\x05renew\x18\t \x01(\x08\x12\x0e\n\x06reason\x18\n \x01(\t\x12\x0f\n\x07\x64ry_run\x18\x0b \x01(\x08\x12\r\n\x05\x61\x63tor\x18\x0c \x01(\tB\n\n\x08_clusterB\x0e\n\x0c_moving_fromB\x1a\n\x18_expected_fencing_number\"$\n\x13WatchPrimaryRequest\x12\r\n\x05group\x18\x01 \x01(\t\"W\n\x14ListPrimariesRequest\x12\x0e\n\x06prefix\x18\x01 \x01(\t\x12\r\n\x05\x61\x66ter\x18\x02 \x01(\t\x12\r\n\x05limit\x18\x03 \x01(\x05\x12\x11\n\tattention\x18\x04 \x01(\x08\"T\n\x15ListPrimariesResponse\x12\'\n\tprimaries\x18\x01 \x03(\x0b\x32\x14.parallax.v1.Primary\x12\x12\n\nnext_after\x18\x02 \x01(\t\"8\n\x16\x44\x65scribeRegionsRequest\x12\x0e\n\x06groups\x18\x01 \x03(\t\x12\x0e\n\x06topics\x18\x02 \x03(\t\"\xc1\x01\n\x12\x43lusterDescription\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x19\n\x11\x62ootstrap_servers\x18\x02 \x01(\t\x12\x19\n\x11security_protocol\x18\x03 \x01(\t\x12\x1b\n\x0esasl_mechanism\x18\x04 \x01(\tH\x00\x88\x01\x01\x12#\n\x06health\x18\x05 \x01(\x0e\x32\x13.parallax.v1.Health\x12\x0f\n\x07problem\x18\x06 \x01(\tB\x11\n\x0f_sasl_mechanism\"\x87\x02\n\x11RegionDescription\x12\x0e\n\x06region\x18\x01 \x01(\t\x12\x37\n\taggregate\x18\x02 \x01(\x0b\x32\x1f.parallax.v1.ClusterDescriptionH\x00\x88\x01\x01\x12\x36\n\x08regional\x18\x03 \x01(\x0b\x32\x1f.parallax.v1.ClusterDescriptionH\x01\x88\x01\x01\x12\x19\n\x0cservice_grpc\x18\x04 \x01(\tH\x02\x88\x01\x01\x12\x19\n\x0cservice_rest\x18\x05 \x01(\tH\x03\x88\x01\x01\x42\x0c\n\n_aggregateB\x0b\n\t_regionalB\x0f\n\r_service_grpcB\x0f\n\r_service_rest\"\x91\x01\n\x17\x44\x65scribeRegionsResponse\x12/\n\x07regions\x18\x01 \x03(\x0b\x32\x1e.parallax.v1.RegionDescription\x12\x13\n\x0b\x61nswered_in\x18\x02 \x01(\t\x12\x17\n\x0fgroups_left_out\x18\x03 \x03(\t\x12\x17\n\x0ftopics_left_out\x18\x04 \x03(\t*R\n\x0bPrimaryMode\x12\x1c\n\x18PRIMARY_MODE_UNSPECIFIED\x10\x00\x12\x12\n\x0e\x41\x43TIVE_PASSIVE\x10\x01\x12\x11\n\rACTIVE_ACTIVE\x10\x02*F\n\x0cPrimaryStage\x12\x1d\n\x19PRIMARY_STAGE_UNSPECIFIED\x10\x00\x12\x0b\n\x07SETTLED\x10\x01\x12\n\n\x06MOVING\x10\x02*A\n\x06Health\x12\x16\n\x12HEALTH_UNSPECIFIED\x10\x00\x12\x06\n\x02UP\x10\x01\x12\x08\n\x04\x41WAY\x10\x02\x12\r\n\tNOT_ASKED\x10\x03\x32\x98\x03\n\x0ePrimaryService\x12\x42\n\nGetPrimary\x12\x1e.parallax.v1.GetPrimaryRequest\x1a\x14.parallax.v1.Primary\x12\x42\n\nSetPrimary\x12\x1e.parallax.v1.SetPrimaryRequest\x1a\x14.parallax.v1.Primary\x12H\n\x0cWatchPrimary\x12 .parallax.v1.WatchPrimaryRequest\x1a\x14.parallax.v1.Primary0\x01\x12V\n\rListPrimaries\x12!.parallax.v1.ListPrimariesRequest\x1a\".parallax.v1.ListPrimariesResponse\x12\\\n\x0f\x44\x65scribeRegions\x12#.parallax.v1.DescribeRegionsRequest\x1a$.parallax.v1.DescribeRegionsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'parallax.v1.primaries_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PRIMARYMODE']._serialized_start=1726
-  _globals['_PRIMARYMODE']._serialized_end=1808
-  _globals['_PRIMARYSTAGE']._serialized_start=1810
-  _globals['_PRIMARYSTAGE']._serialized_end=1880
-  _globals['_HEALTH']._serialized_start=1882
-  _globals['_HEALTH']._serialized_end=1947
+  _globals['_PRIMARYMODE']._serialized_start=1811
+  _globals['_PRIMARYMODE']._serialized_end=1893
+  _globals['_PRIMARYSTAGE']._serialized_start=1895
+  _globals['_PRIMARYSTAGE']._serialized_end=1965
+  _globals['_HEALTH']._serialized_start=1967
+  _globals['_HEALTH']._serialized_end=2032
   _globals['_PRIMARYDECISION']._serialized_start=45
   _globals['_PRIMARYDECISION']._serialized_end=357
   _globals['_PRIMARY']._serialized_start=360
@@ -48,17 +48,17 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_WATCHPRIMARYREQUEST']._serialized_start=930
   _globals['_WATCHPRIMARYREQUEST']._serialized_end=966
   _globals['_LISTPRIMARIESREQUEST']._serialized_start=968
-  _globals['_LISTPRIMARIESREQUEST']._serialized_end=990
-  _globals['_LISTPRIMARIESRESPONSE']._serialized_start=992
-  _globals['_LISTPRIMARIESRESPONSE']._serialized_end=1056
-  _globals['_DESCRIBEREGIONSREQUEST']._serialized_start=1058
-  _globals['_DESCRIBEREGIONSREQUEST']._serialized_end=1114
-  _globals['_CLUSTERDESCRIPTION']._serialized_start=1117
-  _globals['_CLUSTERDESCRIPTION']._serialized_end=1310
-  _globals['_REGIONDESCRIPTION']._serialized_start=1313
-  _globals['_REGIONDESCRIPTION']._serialized_end=1576
-  _globals['_DESCRIBEREGIONSRESPONSE']._serialized_start=1579
-  _globals['_DESCRIBEREGIONSRESPONSE']._serialized_end=1724
-  _globals['_PRIMARYSERVICE']._serialized_start=1950
-  _globals['_PRIMARYSERVICE']._serialized_end=2358
+  _globals['_LISTPRIMARIESREQUEST']._serialized_end=1055
+  _globals['_LISTPRIMARIESRESPONSE']._serialized_start=1057
+  _globals['_LISTPRIMARIESRESPONSE']._serialized_end=1141
+  _globals['_DESCRIBEREGIONSREQUEST']._serialized_start=1143
+  _globals['_DESCRIBEREGIONSREQUEST']._serialized_end=1199
+  _globals['_CLUSTERDESCRIPTION']._serialized_start=1202
+  _globals['_CLUSTERDESCRIPTION']._serialized_end=1395
+  _globals['_REGIONDESCRIPTION']._serialized_start=1398
+  _globals['_REGIONDESCRIPTION']._serialized_end=1661
+  _globals['_DESCRIBEREGIONSRESPONSE']._serialized_start=1664
+  _globals['_DESCRIBEREGIONSRESPONSE']._serialized_end=1809
+  _globals['_PRIMARYSERVICE']._serialized_start=2035
+  _globals['_PRIMARYSERVICE']._serialized_end=2443
 # @@protoc_insertion_point(module_scope)

@@ -117,14 +117,24 @@ class WatchPrimaryRequest(_message.Message):
     def __init__(self, group: _Optional[str] = ...) -> None: ...
 
 class ListPrimariesRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("prefix", "after", "limit", "attention")
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    ATTENTION_FIELD_NUMBER: _ClassVar[int]
+    prefix: str
+    after: str
+    limit: int
+    attention: bool
+    def __init__(self, prefix: _Optional[str] = ..., after: _Optional[str] = ..., limit: _Optional[int] = ..., attention: _Optional[bool] = ...) -> None: ...
 
 class ListPrimariesResponse(_message.Message):
-    __slots__ = ("primaries",)
+    __slots__ = ("primaries", "next_after")
     PRIMARIES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_AFTER_FIELD_NUMBER: _ClassVar[int]
     primaries: _containers.RepeatedCompositeFieldContainer[Primary]
-    def __init__(self, primaries: _Optional[_Iterable[_Union[Primary, _Mapping]]] = ...) -> None: ...
+    next_after: str
+    def __init__(self, primaries: _Optional[_Iterable[_Union[Primary, _Mapping]]] = ..., next_after: _Optional[str] = ...) -> None: ...
 
 class DescribeRegionsRequest(_message.Message):
     __slots__ = ("groups", "topics")

@@ -89,7 +89,7 @@ class PrimaryServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListPrimaries(self, request, context):
-        """Every group with a decision.
+        """Every group with a decision, or a page of them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -98,10 +98,12 @@ def test_of_many_at_once_one_appends_first(primaries: PrimaryStore, group: Group
 
 
 def test_groups_are_read_side_by_side(primaries: PrimaryStore) -> None:
-    groups = [GroupName(unique_name("group")) for _ in range(20)]
+    groups = [GroupName(unique_name("group")) for _ in range(120)]
     made = {group: append(primaries, Change(group, A), Reach.HERE) for group in groups[:15]}
+    forgotten = append(primaries, Change(groups[15], A), Reach.HERE)
+    assert primaries.forget(groups[15], [forgotten])
 
-    found = primaries.decisions(groups)
+    found = primaries.decisions([*groups, *groups[:3]])
 
     assert set(found) == set(made)
     assert {group: readable(primaries, group) for group in found} == {

@@ -33,6 +33,7 @@ from parallax.errors import (
     FencedError,
     InvalidNameError,
     InvariantError,
+    LimitError,
     ParallaxError,
     RefusedError,
     StoreUnavailableError,
@@ -290,6 +291,52 @@ def test_a_group_whose_decisions_cant_be_read_is_told_beside_the_others(
     assert 'parallax_offsetsvc_primary_groups{mode="active_passive",region="a"} 1.0' in metrics
 
 
+def test_primaries_come_page_by_page_on_both_transports(client: OffsetClient, served: Served) -> None:
+    names = [f"paged-{letter}" for letter in "abcde"]
+    for name in (*names, "other"):
+        client.set_primary(Change(GroupName(name), A))
+    found: list[str] = []
+    after, pages = "", 0
+    while pages == 0 or after:
+        answer = client.list_primaries(prefix="paged-", after=after, limit=2)
+        found += [item.group for item in answer.primaries]
+        after, pages = answer.next_after, pages + 1
+    assert (found, pages) == (names, 3)
+    assert [
+        item.group for item in client.list_primaries(prefix="paged-", after="paged-c").primaries
+    ] == names[3:]
+    with served.http() as http:
+        page = http.get("/v1/primaries", params={"prefix": "paged-", "after": "paged-c", "limit": 1}).json()
+    assert ([item["group"] for item in page["primaries"]], page["next_after"]) == (["paged-d"], "paged-d")
+    with pytest.raises(LimitError, match="1,000 at most"):
+        client.list_primaries(limit=1_001)
+
+
+def test_groups_that_need_somebody_are_asked_for_alone(
+    client: OffsetClient, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (GROUP, "well", "moving", "unreadable"):
+        client.set_primary(Change(GroupName(name), A))
+    client.set_primary(Change(GroupName("moving"), B, stage=Stage.MOVING, moving_from=ON_A))
+    rival = decided_elsewhere(served.world)
+    whole = served.world.primaries.decisions
+    readings: list[int] = []
+
+    def with_one_unreadable(groups: Collection[GroupName]) -> Any:
+        readings.append(len(groups))
+        found = dict(whole(groups))
+        return found | (
+            {GroupName("unreadable"): InvariantError("of a newer release")} if "unreadable" in found else {}
+        )
+
+    monkeypatch.setattr(served.world.primaries, "decisions", with_one_unreadable)
+    for _ in range(3):
+        found = client.list_primaries(attention=True).primaries
+        assert [item.group for item in found] == sorted({"moving", "unreadable", rival.group})
+    assert len(readings) == 1, "who looks within a few seconds shares a reading"
+    assert [item.group for item in client.list_primaries(attention=True, prefix="m").primaries] == ["moving"]
+
+
 def test_regions_are_described_without_secrets(client: OffsetClient, served: Served) -> None:
     served.world.cluster("b").away = True
 
@@ -325,7 +372,7 @@ def test_rest_sets_and_shows_primaries(served: Served) -> None:
         shown = answer.json()
         assert (shown["decision"]["region"], shown["decision"]["mode"]) == ("b", "ACTIVE_PASSIVE")
         assert http.get(f"/v1/groups/{GROUP}/primary").json() == shown
-        assert http.get("/v1/primaries").json() == {"primaries": [shown]}
+        assert http.get("/v1/primaries").json() == {"primaries": [shown], "next_after": ""}
         regions = http.get("/v1/regions").json()["regions"]
         assert [item["aggregate"]["health"] for item in regions] == ["UP", "UP"]
 

@@ -32,6 +32,7 @@ _SELECT = re.compile(r"SELECT (.+) FROM \w+\.(\w+) WHERE (.+?)(?: LIMIT (\d+|\?)
 _INSERT = re.compile(r"INSERT INTO \w+\.(\w+) \((.+?)\) VALUES \((.+?)\)( USING (?:TIMESTAMP|TTL) \?)?$")
 _DELETE = re.compile(r"DELETE FROM \w+\.(\w+)( USING TIMESTAMP \?)? WHERE (.+)$")
 _UPDATE = re.compile(r"UPDATE \w+\.(\w+) SET (\w+) = \? WHERE (.+?) IF (\w+) = \?$")
+_SEVERAL = re.compile(r"(\w+) IN \?$")
 _BATCH = re.compile(r"BEGIN BATCH (.+); APPLY BATCH$")
 _BOUNDS = {"<": operator.lt, ">": operator.gt, ">=": operator.ge}
 _WRITE_TIME = re.compile(r"WRITETIME\((\w+)\)", re.IGNORECASE)
@@ -171,6 +172,9 @@ class MemoryKeyspace:
         raise AssertionError(f"not understood: {cql}")
 
     def _select(self, found: re.Match[str], values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        if (several := _SEVERAL.search(found[0])) is not None:  # the last condition
+            one = found[0].replace(several[0], f"{several[1]} = ?")
+            return [row for value in values[-1] for row in self.run(one, (*values[:-1], value))]
         conditions = list(zip(found[3].split(" AND "), values, strict=False))
         where = {name.removesuffix(" = ?"): value for name, value in conditions if name.endswith(" = ?")}
         parts = [(*condition.split(" "), value) for condition, value in conditions]

@@ -71,8 +71,8 @@ class FakeReads:
     def get_primary(self, group: str) -> primaries_pb2.Primary:
         return self._tell("get_primary", group=group)
 
-    def list_primaries(self) -> primaries_pb2.ListPrimariesResponse:
-        return self._tell("list_primaries")
+    def list_primaries(self, **options: Any) -> primaries_pb2.ListPrimariesResponse:
+        return self._tell("list_primaries", **options)
 
     def describe_regions(self, **options: Any) -> primaries_pb2.DescribeRegionsResponse:
         return self._tell("describe_regions", **options)

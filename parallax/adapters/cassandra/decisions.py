@@ -29,6 +29,9 @@ _NEWEST_OPERATIONS = 20
 DECISION_FORMAT = 1
 """What is written, and the newest that is read."""
 
+_ALONE, _AT_ONCE = 4, 50
+"""So many groups are each asked for alone; of more, so many in one request, which costs this side a tenth."""
+
 _READ_LEVEL = {Reach.EVERYWHERE: ConsistencyLevel.SERIAL, Reach.HERE: ConsistencyLevel.LOCAL_SERIAL}
 _COMMIT_LEVEL = {Reach.EVERYWHERE: ConsistencyLevel.QUORUM, Reach.HERE: ConsistencyLevel.LOCAL_QUORUM}
 
@@ -42,6 +45,10 @@ class CassandraPrimaryStore:
         self._select_cql = (
             f"SELECT latest, fencing_number, decided_in, body FROM {keyspace}.primary_decisions "
             "WHERE group_id = ?"
+        )
+        self._select_several_cql = (
+            f"SELECT group_id, latest, fencing_number, decided_in, body FROM {keyspace}.primary_decisions "
+            "WHERE group_id IN ?"
         )
         self._delete_cql = (
             f"DELETE FROM {keyspace}.primary_decisions "
@@ -67,10 +74,19 @@ class CassandraPrimaryStore:
         self, groups: Collection[GroupName]
     ) -> Mapping[GroupName, Sequence[PrimaryDecision] | InvariantError]:
         """The decisions of each group as this region sees them, the newest first; or why they can't be read."""
-        asked = list(groups)
-        select = self._connection.prepare(self._select_cql)
-        answers = self._connection.run_all([(select, (group,)) for group in asked])
-        found = {group: _readable(group, rows) for group, rows in zip(asked, answers, strict=True)}
+        asked = list(dict.fromkeys(groups))
+        if len(asked) <= _ALONE:
+            select = self._connection.prepare(self._select_cql)
+            answers = self._connection.run_all([(select, (group,)) for group in asked])
+            rows = dict(zip(asked, answers, strict=True))
+        else:
+            select = self._connection.prepare(self._select_several_cql)
+            parts = [asked[start : start + _AT_ONCE] for start in range(0, len(asked), _AT_ONCE)]
+            rows = {group: [] for group in asked}
+            for answer in self._connection.run_all([(select, (part,)) for part in parts]):
+                for row in answer:
+                    rows[GroupName(row[0])].append(row[1:])
+        found = {group: _readable(group, items) for group, items in rows.items()}
         return {group: items for group, items in found.items() if items}
 
     def read_log(self, group: GroupName, reach: Reach) -> PrimaryLog:

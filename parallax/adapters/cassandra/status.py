@@ -34,6 +34,9 @@ PACKING = 1
 _FAST = 1
 """zlib's level: written every few seconds."""
 
+_AT_ONCE = 50
+"""Groups in one request."""
+
 _SYNC = "sync"
 
 
@@ -55,7 +58,9 @@ class CassandraStatusStore:
             f"INSERT INTO {keyspace}.replicator_status (route, shard, body, partitions) "
             "VALUES (?, ?, ?, ?) USING TTL ?"
         )
-        self._group_cql = f"SELECT body FROM {keyspace}.group_status WHERE bucket = ? AND group_id = ?"
+        self._groups_cql = (
+            f"SELECT group_id, body FROM {keyspace}.group_status WHERE bucket = ? AND group_id IN ?"
+        )
         tables = ("group_status", "sync_problems")
         self._save_group_cql, self._save_troubles_cql = (
             f"INSERT INTO {keyspace}.{table} (bucket, group_id, body) VALUES (?, ?, ?) USING TTL ?"
@@ -135,14 +140,20 @@ class CassandraStatusStore:
     def group_statuses(
         self, groups: Collection[GroupName]
     ) -> Mapping[GroupName, GroupSyncStatus | UnreadableGroup]:
-        """What was told of each group: a read for each."""
-        select = self._connection.prepare(self._group_cql)
-        answers = self._connection.run_all([(select, (bucket_of(group), group)) for group in groups])
-        return {
-            group: _group_status(group, rows[0][0])
-            for group, rows in zip(groups, answers, strict=True)
-            if rows
-        }
+        """What was told of each group: a read for each bucket that has some of them."""
+        select = self._connection.prepare(self._groups_cql)
+        by_bucket: dict[int, list[GroupName]] = {}
+        for group in dict.fromkeys(groups):
+            by_bucket.setdefault(bucket_of(group), []).append(group)
+        answers = self._connection.run_all(
+            [
+                (select, (bucket, names[start : start + _AT_ONCE]))
+                for bucket, names in by_bucket.items()
+                for start in range(0, len(names), _AT_ONCE)
+            ]
+        )
+        found = {GroupName(name): text for answer in answers for name, text in answer}
+        return {group: _group_status(group, found[group]) for group in groups if group in found}
 
     def troubled(self, page: NamePage) -> Sequence[GroupSyncStatus | UnreadableGroup]:
         """Groups with troubles, by name."""

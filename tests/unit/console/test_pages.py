@@ -505,3 +505,46 @@ def cells(text: str) -> dict[str, list[list[str]]]:
             for row in re.findall(r"<tr>(.*?)</tr>", body, re.DOTALL)
         ]
     return found
+
+
+def test_viewers_of_a_page_share_one_question_and_who_opens_it_asks_anew() -> None:
+    reads = group_reads()
+    client = Browser(reads)
+    for _ in range(5):
+        assert client.get("/groups", params={"seen": "x"}).status_code == 200
+    assert [name for name, _ in reads.asked] == ["list_groups"]
+    client.get("/groups")
+    assert [name for name, _ in reads.asked] == ["list_groups"] * 2
+
+
+def test_a_group_of_ten_thousand_partitions_is_a_page_that_a_browser_bears() -> None:
+    reads = group_reads()
+    positions, answers = reads.told["get_group_positions"], reads.told["get_group_failover_offsets"]
+    assert isinstance(positions, pb.GetGroupPositionsResponse)
+    assert isinstance(answers, pb.GetGroupFailoverOffsetsResponse)
+    for cluster in positions.clusters:
+        cluster.positions.extend(
+            pb.GroupPosition(topic="many", partition=number, next_offset=number, high_watermark=number)
+            for number in range(10_000)
+        )
+    answers.offsets.extend(
+        pb.FailoverOffset(group="billing", topic="many", partition=number, outcome=pb.OK)
+        for number in range(10_000)
+    )
+    page = Browser(reads).get("/group", params={"name": "billing"})
+    assert len(page.content) < 150_000
+    assert "more partitions: parallax offsets GROUP has all." in page.text
+
+
+def test_primaries_come_page_by_page() -> None:
+    reads = FakeReads(
+        {
+            "list_primaries": primaries_pb2.ListPrimariesResponse(
+                primaries=[decided("billing")], next_after="billing"
+            )
+        }
+    )
+    page = read(Browser(reads), "/primaries", prefix="b", after="a")
+    assert reads.asked == [("list_primaries", {"prefix": "b", "after": "a", "limit": 100})]
+    (following,) = (item for item in page.all("a") if item.get("rel") == "next")
+    assert following["href"] == "/primaries?prefix=b&after=billing"
