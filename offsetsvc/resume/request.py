@@ -18,6 +18,7 @@ from offsetsvc.resume.commits import Commits
 from offsetsvc.resume.partition import ClusterState, Question, answer_partition
 from offsetsvc.resume.plans import PartitionPlans
 from offsetsvc.resume.skips import Limits
+from offsetsvc.shared_reads import SharedReads
 from parallax.config.config import Config
 from parallax.domain.formats import UnreadableRow, readable
 from parallax.domain.ids import (
@@ -99,6 +100,7 @@ class Failover:
         self._now_ms = now_ms
         self._moves = moves
         self._plans = PartitionPlans()
+        self._shared = SharedReads()
         self._writes_to = lru_cache(_MOST_NAMES)(lambda route, topic: config.route_topics(route).make(topic))
 
     def answers(
@@ -135,7 +137,9 @@ class Failover:
                 f"NOT_REPLICATED: producers write to {request.destination}, too, and no row tells which of their records the group has "
                 "consumed: an answer might leave some out. Groups are moved between clusters that routes alone write to"
             )
-        call = _Call(self._config, self._index, self._groups, self._clusters, request, self._writes_to)
+        call = _Call(
+            self._config, self._index, self._groups, self._clusters, request, self._writes_to, self._shared
+        )
         together = Concurrently(self._executor, deadline)
         # What one partition needs is mostly remembered: threads would cost more than they save.
         run = together.run if request.only is None else together.run_here
@@ -231,8 +235,10 @@ class _Call:
         clusters: Clusters,
         request: FailoverRequest,
         writes_to: Callable[[Route, TopicName], bool],
+        shared: SharedReads,
     ) -> None:
         self._writes_to = writes_to
+        self._shared = shared
         self._config = config
         self._index = index
         self._groups = groups
@@ -288,7 +294,8 @@ class _Call:
             indexed[topic] = self._index.route_topics(routes, topic)
 
         def read_progress(topic: TopicName) -> None:
-            progress[topic] = self._groups.progress(self._request.group, topic)
+            group = self._request.group
+            progress[topic] = self._shared.read((group, topic), lambda: self._groups.progress(group, topic))
 
         reads = [partial(read_logs, view) for view in (self.origin, self.destination)]
         for topic in dict.fromkeys(item.topic for item in partitions):

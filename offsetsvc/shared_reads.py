@@ -1,0 +1,90 @@
+"""One read for all who ask for the same at the same time, none of whom is told what was read before it asked."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future, wait
+from typing import Any, TypeVar
+
+from parallax.errors import StoreUnavailableError, UnavailableError
+
+T = TypeVar("T")
+
+_LONGEST_WAIT_S = 5.0
+"""For another caller; so long a request to the store may take."""
+
+
+class SharedReads:
+    """Nothing is remembered: whoever comes while a read is under way waits for the next one, with all others who do.
+
+    Args:
+        longest_wait_s: for another caller's read.
+    """
+
+    def __init__(self, longest_wait_s: float = _LONGEST_WAIT_S) -> None:
+        self._longest_wait_s = longest_wait_s
+        self._lock = threading.Lock()
+        """Held for moments, never while anything is read."""
+        self._under_way: dict[Hashable, tuple[Future[Any], Future[Any] | None]] = {}
+        """By what is read: the read that has begun, and the one after it if somebody waits for that."""
+
+    def read(self, key: Hashable, read: Callable[[], T]) -> T:
+        """What is read once this call has begun, by this caller or by another one.
+
+        Args:
+            key: what is read.
+            read: reads it.
+
+        Raises:
+            UnavailableError: it could not be read, by this caller or by the one that it waited for.
+        """
+        with self._lock:
+            known = self._under_way.get(key)
+            before, following = (None, None) if known is None else known
+            mine: Future[T] = Future() if following is None else following
+            if before is None:
+                self._under_way[key] = mine, None
+            elif following is None:
+                self._under_way[key] = before, mine
+        if following is not None:
+            return self._of_another(mine)
+        if before is not None and not wait([before], self._longest_wait_s).done:
+            raise self._given_up(key, before, mine)
+        try:
+            value = read()
+        except BaseException as error:
+            self._end(key)
+            mine.set_exception(error)
+            raise
+        self._end(key)
+        mine.set_result(value)
+        return value
+
+    def _end(self, key: Hashable) -> None:
+        """Let the next one begin."""
+        with self._lock:
+            _, following = self._under_way.pop(key)
+            if following is not None:
+                self._under_way[key] = following, None
+
+    def _of_another(self, read: Future[T]) -> T:
+        try:
+            return read.result(timeout=2 * self._longest_wait_s)
+        except TimeoutError as error:
+            raise self._too_long() from error
+        except UnavailableError as error:
+            # Of each caller its own: a traceback would grow with everyone who raises it.
+            raise type(error)(str(error)) from error
+
+    def _given_up(self, key: Hashable, before: Future[Any], mine: Future[Any]) -> StoreUnavailableError:
+        with self._lock:
+            if self._under_way.get(key) == (before, mine):
+                self._under_way[key] = before, None
+        mine.set_exception(self._too_long())
+        return self._too_long()
+
+    def _too_long(self) -> StoreUnavailableError:
+        return StoreUnavailableError(
+            f"store: what another caller reads has not come within {self._longest_wait_s:g} s"
+        )
