@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 
 from prometheus_client import Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -17,6 +18,7 @@ from parallax.adapters.http.metrics import process_registry
 from parallax.errors import ParallaxError
 from parallax.identity.identity import ASKS_NOBODY, Identity
 
+_MOST_SERIES = 1_000
 _BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
@@ -45,6 +47,11 @@ class ServiceMetrics:
             registry=self.registry,
         )
 
+        # Looking a series up by its labels takes longer than counting in it.
+        self._counter = lru_cache(_MOST_SERIES)(self._requests.labels)
+        self._timer = lru_cache(_MOST_SERIES)(self._seconds.labels)
+        self._outcome = lru_cache(_MOST_SERIES)(self._outcomes.labels)
+
     def watch(self, service: UseCases, identity: Identity = ASKS_NOBODY) -> StoreGauges:
         """Show too how old the keys are that prove who calls, and what the store holds.
 
@@ -66,7 +73,7 @@ class ServiceMetrics:
             with self.stream(transport, method):
                 yield
         finally:
-            self._seconds.labels(transport, method).observe(time.perf_counter() - began_s)
+            self._timer(transport, method).observe(time.perf_counter() - began_s)
 
     @contextmanager
     def refusals(self, transport: str, method: str) -> Iterator[None]:
@@ -94,12 +101,12 @@ class ServiceMetrics:
             code = "CANCELLED"
             raise
         finally:
-            self._requests.labels(transport, method, code).inc()
+            self._counter(transport, method, code).inc()
 
     def answered(self, answers: Iterable[FailoverAnswer]) -> None:
         """Count the outcomes of answers."""
         for answer in answers:
-            self._outcomes.labels(answer.outcome.name).inc()
+            self._outcome(answer.outcome.name).inc()
 
 
 class _IssuerKeys(Collector):

@@ -38,22 +38,30 @@ class Turns:
 
     @contextmanager
     def one(self, deadline: Deadline) -> Iterator[None]:
-        """One call.
+        """One call; raises as `take` does."""
+        self.take(deadline)
+        try:
+            yield
+        finally:
+            self.give_back()
+
+    def take(self, deadline: Deadline) -> None:
+        """Begin a call; once it is over, its turn is to be given back.
 
         Raises:
             BusyError: too many others are being answered.
         """
         if not self._all.acquire(blocking=False):
             raise BusyError("too many calls on this server")
-        try:
-            if not self._turn.acquire(timeout=min(_LONGEST_WAIT_S, deadline.remaining_s)):
-                raise BusyError("too many calls on this server, and they take long")
-            try:
-                yield
-            finally:
-                self._turn.release()
-        finally:
+        patience_s = max(0.0, min(_LONGEST_WAIT_S, deadline.remaining_s))
+        if not (self._turn.acquire(blocking=False) or self._turn.acquire(timeout=patience_s)):
             self._all.release()
+            raise BusyError("too many calls on this server, and they take long")
+
+    def give_back(self) -> None:
+        """A call is over."""
+        self._turn.release()
+        self._all.release()
 
 
 class Concurrently:

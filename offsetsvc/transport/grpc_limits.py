@@ -89,19 +89,21 @@ class Held:
         self._within_s = within_s
         self._clock = clock
         self._lock = threading.Lock()
-        self._calls: dict[grpc.ServicerContext, float] = {}
+        self._calls: dict[grpc.ServicerContext, tuple[float, str]] = {}
+        """Until when each may stay, and of which connection it is where that is counted."""
         self._of_connection: Counter[str] = Counter()
 
     def take(self, context: grpc.ServicerContext) -> None:
         """Let a call stay; it is told nothing of the one that it ends."""
-        peer, longest = context.peer(), None
+        longest = None
+        peer = "" if self._of_one is None else context.peer()
         with self._lock:
             refused = self._of_one is not None and self._of_connection[peer] >= self._of_one
             if not refused:
                 if len(self._calls) >= self._most:
                     longest = next(iter(self._calls))
                     self._forget(longest)
-                self._calls[context] = self._clock() + self._within_s
+                self._calls[context] = self._clock() + self._within_s, peer
                 self._of_connection[peer] += 1
         if longest is not None:
             _end(longest)
@@ -117,15 +119,16 @@ class Held:
         """End those that have stayed too long."""
         now_s = self._clock()
         with self._lock:
-            overdue = [call for call, ends_at_s in self._calls.items() if ends_at_s <= now_s]
+            overdue = [call for call, (ends_at_s, _) in self._calls.items() if ends_at_s <= now_s]
             for call in overdue:
                 self._forget(call)
         for call in overdue:
             _end(call)
 
     def _forget(self, context: grpc.ServicerContext) -> None:
-        if self._calls.pop(context, None) is not None:
-            peer = context.peer()
+        held = self._calls.pop(context, None)
+        if held is not None:
+            _, peer = held
             self._of_connection[peer] -= 1
             if not self._of_connection[peer]:
                 del self._of_connection[peer]
@@ -138,6 +141,8 @@ class CallLimits(grpc.ServerInterceptor):  # type: ignore[type-arg] # it has non
         self._half_sent = Held(MOST_HALF_SENT, within_s=HALF_SENT_WITHIN_S)
         self._reflections = Held(MOST_REFLECTIONS, of_one=REFLECTIONS_OF_ONE, within_s=REFLECTION_WITHIN_S)
         self._health_watches = Held(MOST_HEALTH_WATCHES, of_one=HEALTH_WATCHES_OF_ONE)
+        self._handlers: dict[str, Any] = {}
+        """Those that were made, by path."""
 
     def end_overdue(self) -> None:
         """End the calls that have kept the server waiting too long."""
@@ -150,9 +155,16 @@ class CallLimits(grpc.ServerInterceptor):  # type: ignore[type-arg] # it has non
         To gRPC each one takes a stream of messages. So it is called once the headers are there, and may be ended before
         the message is; with a single message it would be called no sooner, and hold its thread until then all the same.
         """
-        handler, method = continuation(handler_call_details), handler_call_details.method
-        if handler is None:
-            return None
+        method = handler_call_details.method
+        known = self._handlers.get(method)
+        if known is None:
+            handler = continuation(handler_call_details)
+            if handler is None:
+                return None
+            known = self._handlers[method] = self._limited(handler, method)
+        return known
+
+    def _limited(self, handler: Any, method: str) -> Any:
         coders = handler.request_deserializer, handler.response_serializer
         if handler.unary_unary is not None:
             return grpc.stream_unary_rpc_method_handler(partial(self._unary, handler.unary_unary), *coders)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any, NoReturn, TypeVar, cast
@@ -242,12 +242,14 @@ class GrpcCalls:
     @contextmanager
     def _turn(self, context: grpc.ServicerContext, deadline: Deadline) -> Iterator[None]:
         """A call's turn; one that is refused carries none of our codes: the server is busy."""
-        with ExitStack() as taken:
-            try:
-                taken.enter_context(self._turns.one(deadline))
-            except BusyError as error:
-                context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
+        try:
+            self._turns.take(deadline)
+        except BusyError as error:
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
+        try:
             yield
+        finally:
+            self._turns.give_back()
 
     def watch(
         self, handler: Callable[[Request, Call, Callable[[float], bool]], Iterator[Answer]]
@@ -299,14 +301,23 @@ class _ForeignCalls(grpc.ServerInterceptor):  # type: ignore[type-arg] # it has 
 
     def __init__(self, access: Access) -> None:
         self._access = access
+        self._handlers: dict[str, Any] = {}
+        """Those that were made, by path."""
 
     def intercept_service(
         self, continuation: Callable[[Any], Any], handler_call_details: grpc.HandlerCallDetails
     ) -> Any:
         """The handler of a call, behind the question whether it may be made."""
-        found, path = continuation(handler_call_details), str(handler_call_details.method)
-        if found is None or path.rpartition("/")[0] in _OWN:
-            return found
+        path = str(handler_call_details.method)
+        known = self._handlers.get(path)
+        if known is None:
+            found = continuation(handler_call_details)
+            if found is None or path.rpartition("/")[0] in _OWN:
+                return found
+            known = self._handlers[path] = self._let_in_by(found, path)
+        return known
+
+    def _let_in_by(self, found: Any, path: str) -> Any:
 
         def let_in(request: Any, context: grpc.ServicerContext) -> None:
             with _statuses(path, context):
