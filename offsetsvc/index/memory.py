@@ -6,21 +6,23 @@ remembered may be used; its age bounds only how much earlier an answer can be. T
 - Lineages, newest rows, turns: for ``max_age_ms``. Many calls about one topic at once share these reads. Lost ranges are
   read with the rows, after them and each time: a range that is missing would make an answer later.
 - Which lineages of a topic count: as long as the reads that it follows from say the same. The rows of a lineage, with
-  its lost ranges and all that was looked up in them, as long as that is so and its route has told nothing new: what was lost since
+  its lost ranges and all that was looked up in them, as long as that is so and nothing new was told of it: what was lost since
   then lies behind those rows.
 - One caller reads a thing at a time (`offsetsvc.index.flights`). Meanwhile the others go on with what is at most `OVERDUE` times
   too old; those who can't share what it finds, and its failure: a slow store fails all of them together, not one after the other.
-- Each memory is bounded; one that is full is emptied. Blocks are remembered where they are read
+- Each memory is bounded; one that is full forgets what was not asked for longest. Blocks are remembered where they are read
   (`parallax.index.directory`).
 """
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 from offsetsvc.index.flights import Flights
 from parallax.domain.block_history import BlockHistory
@@ -41,12 +43,15 @@ from parallax.domain.runs import LostRange
 from parallax.ports.index import MappingIndexReader
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 
 MAX_AGE_MS = 100.0
 """Half of the default interval at which rows are written: an answer is no older than it could be anyway."""
 
 _MOST_ENTRIES = 10_000
 _MOST_TOPICS = 1_000
+_MOST_LINEAGES = 20_000
+"""As many as `parallax.index.directory` knows the keys of."""
 
 _Key = tuple[RoutePartition, Lineage]
 
@@ -61,6 +66,35 @@ class LineageRows:
     def history(self) -> SourceHistory:
         """Its rows, with every lost range."""
         return self.source_history
+
+
+class Newest(Generic[K, T]):
+    """What was used last, as much as is bounded. Safe to use from several threads.
+
+    Args:
+        most: remembered.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._values: OrderedDict[K, T] = OrderedDict()
+
+    def get(self, key: K) -> T | None:
+        """What is remembered of it, if it is."""
+        with self._lock:
+            value = self._values.get(key)
+            if value is not None:
+                self._values.move_to_end(key)
+            return value
+
+    def put(self, key: K, value: T) -> None:
+        """Remember it."""
+        with self._lock:
+            self._values[key] = value
+            self._values.move_to_end(key)
+            while len(self._values) > self._most:
+                self._values.popitem(last=False)
 
 
 class IndexMemory:
@@ -85,11 +119,11 @@ class IndexMemory:
         self._max_age_s = max_age_ms / 1_000
         self._clock = clock
         self._flights = Flights(behind)
-        self._known: dict[Hashable, tuple[float, object]] = {}
-        self._rows: dict[_Key, tuple[LineageView, int, LineageRows]] = {}
-        self._counting: dict[
+        self._known: Newest[Hashable, tuple[float, object]] = Newest(_MOST_ENTRIES)
+        self._rows: Newest[_Key, tuple[LineageView, object, LineageRows]] = Newest(_MOST_LINEAGES)
+        self._counting: Newest[
             tuple[ClusterName, TopicName], tuple[Mapping[Route, RouteTopic], TopicId | None, TopicLineages]
-        ] = {}
+        ] = Newest(_MOST_TOPICS)
 
     # --- what every answer about a topic reads first -----------------------------------------------------------
 
@@ -141,7 +175,7 @@ class IndexMemory:
         if known is not None and known[1] == topic_id and _same(known[0], indexed):
             return known[2]
         lineages = lineages_that_count(indexed, topic_id)
-        _keep(self._counting, (cluster, topic), (indexed, topic_id, lineages), _MOST_TOPICS)
+        self._counting.put((cluster, topic), (indexed, topic_id, lineages))
         return lineages
 
     def _fresh(self, key: Hashable, read: Callable[[], T]) -> T:
@@ -151,7 +185,7 @@ class IndexMemory:
 
         def read_now() -> tuple[float, object]:
             entry = (self._clock(), read())
-            _keep(self._known, key, entry, _MOST_ENTRIES)
+            self._known.put(key, entry)
             return entry
 
         if not self._max_age_s:
@@ -166,25 +200,25 @@ class IndexMemory:
         Raises:
             StoreUnavailableError: the index did not answer in time.
         """
-        told = {route: self._index.told(route) for route in {view.partition.route for view in views}}
+        keys = [(view.partition, view.lineage) for view in views]
+        told = self._index.told(keys)
         found: dict[_Key, LineageRows] = {}
-        missing: dict[_Key, LineageView] = {}
-        for view in views:
-            key = (view.partition, view.lineage)
+        missing: dict[_Key, tuple[LineageView, object]] = {}
+        for key, view, mark in zip(keys, views, told, strict=True):
             known = self._rows.get(key)
-            if known is not None and known[0] is view and known[1] == told[view.partition.route]:
+            if known is not None and known[1] == mark and (known[0] is view or known[0] == view):
                 found[key] = known[2]
             else:
-                missing[key] = view
+                missing[key] = view, mark
         if missing:
-            histories = self._index.histories({key: view.newest for key, view in missing.items()})
+            histories = self._index.histories({key: view.newest for key, (view, _) in missing.items()})
             # Read after the rows: rows behind a lost range that is not known yet would tell that its records were consumed.
             lost = self.lost_ranges(missing)
-            for key, view in missing.items():
+            for key, (view, mark) in missing.items():
                 rows = LineageRows(view, _of_source(view, histories[key].with_lost(lost[key])))
-                _keep(self._rows, key, (view, told[view.partition.route], rows), _MOST_ENTRIES)
+                self._rows.put(key, (view, mark, rows))
                 found[key] = rows
-        return [found[view.partition, view.lineage] for view in views]
+        return [found[key] for key in keys]
 
     def rows_from_target(
         self,
@@ -202,15 +236,6 @@ def _of_source(view: LineageView, history: BlockHistory) -> SourceHistory:
     if view.cut is not None:
         history = history.cut_at(view.cut)
     return SourceHistory(view.source, history, view.record.closed_at)
-
-
-K = TypeVar("K")
-
-
-def _keep(memory: dict[K, T], key: K, value: T, most: int) -> None:
-    if len(memory) >= most:
-        memory.clear()
-    memory[key] = value
 
 
 def _same(ours: Mapping[Route, RouteTopic], theirs: Mapping[Route, RouteTopic]) -> bool:

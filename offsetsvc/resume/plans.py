@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from offsetsvc.index.memory import LineageRows
+from offsetsvc.index.memory import LineageRows, Newest
 from parallax.domain.ids import ClusterName, RegionName, TargetOffset, TopicPartition
 from parallax.domain.index_rows import StampedRow
 from parallax.domain.lineages import LineageView
@@ -79,9 +77,7 @@ class PartitionPlans:
     """Plans that were made, as many as is bounded. Safe to use from several threads."""
 
     def __init__(self, most: int = MOST_PLANS) -> None:
-        self._most = most
-        self._lock = threading.Lock()
-        self._plans: OrderedDict[PlanKey, PartitionPlan] = OrderedDict()
+        self._plans: Newest[PlanKey, PartitionPlan] = Newest(most)
 
     def of(
         self,
@@ -95,17 +91,10 @@ class PartitionPlans:
         Raises:
             StoreUnavailableError: the index did not answer in time.
         """
-        with self._lock:
-            plan = self._plans.get(key)
-            if plan is not None:
-                self._plans.move_to_end(key)
+        plan = self._plans.get(key)
         if plan is None or not plan.holds(regions, origin, destination):
             plan = PartitionPlan(regions, origin, destination)
-            with self._lock:
-                self._plans[key] = plan
-                self._plans.move_to_end(key)
-                while len(self._plans) > self._most:
-                    self._plans.popitem(last=False)
+            self._plans.put(key, plan)
         return plan
 
 

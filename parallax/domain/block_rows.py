@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from struct import Struct
 from typing import NamedTuple
@@ -19,6 +20,9 @@ from parallax.errors import UnreadableRowError
 SECTION = 1 << 22
 """Blocks that begin within so many target offsets lie together: some MiB, be the runs ever so short."""
 
+_MOST_NUMBERS = 20_000
+"""Remembered: each look-up needs one, and to make it takes longer."""
+
 TURN_FORMAT = 1
 
 _TURN = Struct("<B3xIqqq")
@@ -26,6 +30,7 @@ _PIECE = Struct("<qq")
 _CHECKED_FROM = 8
 
 
+@lru_cache(_MOST_NUMBERS)
 def lineage_number(partition: RoutePartition, lineage: Lineage) -> int:
     """The number by which a lineage of a partition is named in keys and turns: 64 bits of a hash of its names."""
     named = blake2b(f"{partition}/{lineage}".encode(), digest_size=8).digest()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from parallax.domain.block_history import BlockHistory
@@ -24,6 +25,9 @@ from parallax.ports.blocks import BlocksOf, TurnsWanted
 from parallax.ports.index import MappingStore
 
 _BEYOND_ALL = TargetOffset((1 << 63) - 1)
+
+_MOST_TOPICS = 3_000
+"""By route: remembered."""
 
 _Key = tuple[RoutePartition, Lineage]
 
@@ -47,10 +51,12 @@ class BlockIndex:
         self._store = store
         self._max_age_s = max_age_ms / 1_000
         self._clock = clock
-        self._tails = Tails(store)
+        self._tails = Tails(store, quiet_s=self._max_age_s, clock=clock)
         self._blocks = Blocks(store)
         self._lock = threading.Lock()
         self._read_at_s: dict[Route, float] = {}
+        self._topics: OrderedDict[tuple[Route, TopicName], tuple[RouteTopic, int, RouteTopic]] = OrderedDict()
+        """What was told of a topic, at which number of `Tails.told`, and what it is with turns."""
 
     # --- whole topics --------------------------------------------------------------------------------------
 
@@ -64,9 +70,25 @@ class BlockIndex:
         # neither would have it.
         self._refresh(routes)
         told = self._store.told_topics(routes, topic)
-        return {
-            route: RouteTopic(item.records, self._with_turns(route, item)) for route, item in told.items()
-        }
+        return {route: self._route_topic(route, topic, item) for route, item in told.items()}
+
+    def _route_topic(self, route: Route, topic: TopicName, told: RouteTopic) -> RouteTopic:
+        """What was told of a topic, with turns; the very same as long as both say the same."""
+        number, key = self._tails.told(route), (route, topic)
+        with self._lock:
+            known = self._topics.get(key)
+            if known is not None and known[1] == number and known[0] == told:
+                self._topics.move_to_end(key)
+                return known[2]
+        found = RouteTopic(told.records, self._with_turns(route, told))
+        if known is not None and known[2] == found:
+            found = known[2]
+        with self._lock:
+            self._topics[key] = told, number, found
+            self._topics.move_to_end(key)
+            while len(self._topics) > _MOST_TOPICS:
+                self._topics.popitem(last=False)
+        return found
 
     def _with_turns(self, route: Route, told: RouteTopic) -> Mapping[tuple[int, Lineage], StampedRow]:
         newest = dict(told.newest)
@@ -91,9 +113,11 @@ class BlockIndex:
         reached = self._store.blocks_to(route, layout, shard)
         return max(reached, self._store.told_up_to(TurnsWanted(route, layout, shard, reached)))
 
-    def told(self, route: Route) -> int:
-        """A number that changes whenever something new was read of the route's turns."""
-        return self._tails.told(route)
+    def told(self, wanted: Sequence[_Key]) -> Sequence[object]:
+        """Of each lineage what changes whenever something new was read of it."""
+        return self._tails.told_of(
+            [(partition.route, lineage_number(partition, lineage)) for partition, lineage in wanted]
+        )
 
     # --- rows of one lineage -------------------------------------------------------------------------------
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -38,6 +40,9 @@ class _Lease:
 
     reached: Reached
     after: int
+    quiet: int = 0
+    """How often it told nothing new when it was asked last."""
+    asked_at_s: float = -math.inf
     pieces: defaultdict[int, list[TurnRows]] = field(default_factory=lambda: defaultdict(list))
 
     @property
@@ -49,15 +54,34 @@ Generation = tuple[Reached, ...]
 """How far the blocks of all leases of a route reach: what was read of blocks at one is all there until it changes."""
 
 
-class Tails:
-    """The turns of routes, read anew where the caller says so. Safe to use from several threads."""
+_QUIET = 10
+"""So often a lease tells nothing until it is asked less often."""
 
-    def __init__(self, store: BlockReaderStore) -> None:
+
+Told = tuple[int, int]
+
+
+class Tails:
+    """The turns of routes, read anew where the caller says so. Safe to use from several threads.
+
+    Args:
+        store: where they are.
+        quiet_s: a lease that has told nothing for a while is not asked again so soon: what it tells next may be known so much later.
+        clock: seconds, never going back.
+    """
+
+    def __init__(
+        self, store: BlockReaderStore, *, quiet_s: float = 0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._store = store
+        self._quiet_s = quiet_s
+        self._clock = clock
         self._lock = threading.Lock()
         """Guards what was read; nothing is asked of the store under it."""
         self._leases: defaultdict[Route, dict[tuple[int, int], _Lease]] = defaultdict(dict)
         self._changes: defaultdict[Route, int] = defaultdict(int)
+        self._takeovers: defaultdict[Route, int] = defaultdict(int)
+        self._told: defaultdict[Route, defaultdict[int, int]] = defaultdict(lambda: defaultdict(int))
 
     def refresh(self, routes: Collection[Route]) -> None:
         """Read what the leases of the routes have told since it was last read.
@@ -75,11 +99,13 @@ class Tails:
                 lease = self._lease(asked, anew.get((asked.route, asked.layout, asked.shard)))
                 if asked.after > lease.after:
                     continue  # those between were not read
+                lease.quiet = 0 if turns else lease.quiet + 1
                 for upto, turn in turns:
                     if upto > lease.after:
                         lease.after = upto
                         self._changes[asked.route] += 1
                         for number, block in turn.pieces.items():
+                            self._told[asked.route][number] += 1
                             lease.pieces[number].append(TurnRows(block, turn.committed_at_ms))
 
     def _wanted(
@@ -88,6 +114,7 @@ class Tails:
         """The turns to be read, and the leases of which all are."""
         wanted: list[TurnsWanted] = []
         anew: dict[tuple[Route, int, int], _Lease] = {}
+        now_s = self._clock()
         with self._lock:
             for route, leases in reached.items():
                 latest = max((item.layout for item in leases), default=0)
@@ -96,7 +123,10 @@ class Tails:
                     if lease is None or (item.term, item.run_log_next) > lease.age:
                         lease = anew[route, item.layout, item.shard] = _Lease(item, item.run_log_next)
                     # Of an earlier layout nobody writes any more, but for who was late.
-                    if item.layout == latest or lease.after == lease.reached.run_log_next:
+                    if item.layout != latest and lease.after != lease.reached.run_log_next:
+                        continue
+                    if lease.quiet < _QUIET or now_s - lease.asked_at_s >= self._quiet_s:
+                        lease.asked_at_s = now_s
                         wanted.append(TurnsWanted(route, item.layout, item.shard, lease.after))
         return wanted, anew
 
@@ -107,12 +137,19 @@ class Tails:
         if anew is not None and (known is None or anew.age > known.age):
             leases[asked.layout, asked.shard] = anew
             self._changes[asked.route] += 1
+            self._takeovers[asked.route] += 1
+            self._told[asked.route].clear()
         return leases[asked.layout, asked.shard]  # it was there, or is now
 
     def told(self, route: Route) -> int:
         """A number that changes whenever something new was read of the route."""
         with self._lock:
             return self._changes[route]
+
+    def told_of(self, wanted: Sequence[tuple[Route, int]]) -> list[Told]:
+        """Of each lineage, by `lineage_number`, what changes whenever something new was read of it, or a lease's blocks reach further."""
+        with self._lock:
+            return [(self._takeovers[route], self._told[route].get(number, 0)) for route, number in wanted]
 
     def generation(self, route: Route) -> Generation:
         """How far the blocks of the route reach."""

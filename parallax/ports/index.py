@@ -141,8 +141,8 @@ class MappingIndexReader(Protocol):
     ) -> Mapping[tuple[RoutePartition, Lineage], Sequence[LostRange]]:
         """Every lost range of each of these lineages, in source order, all read side by side."""
 
-    def told(self, route: Route) -> int:
-        """A number that changes whenever something new was read of the route."""
+    def told(self, wanted: Sequence[tuple[RoutePartition, Lineage]]) -> Sequence[object]:
+        """Of each lineage what is another one whenever something new was read of it."""
 
     def histories(
         self, wanted: Mapping[tuple[RoutePartition, Lineage], StampedRow | None]

@@ -201,6 +201,27 @@ def test_rows_are_the_same_until_their_route_tells_something_new(store: Interrup
     assert list(rows().history().history.lost) == [gap]
 
 
+def test_a_lease_that_is_quiet_is_asked_less_often_but_by_who_must_not_wait(store: InterruptedStore) -> None:
+    now_s, asked = [0.0], []
+    turns = store.turns
+    store.turns = lambda wanted: (asked.append(len(wanted)), turns(wanted))[1]  # type: ignore[method-assign]
+
+    def known(index: BlockIndex) -> int:
+        now_s[0] += 0.1
+        return index.newest(ROUTE, TOPIC)[0, LINEAGE].row.target_start
+
+    index = BlockIndex(store, max_age_ms=500, clock=lambda: now_s[0])
+    assert {known(index) for _ in range(40)} == {49 * 20}
+    assert 15 <= len(asked) <= 20
+    write(BlockWriter(store, *LEASE), 60)
+    assert [known(index) for _ in range(6)][-1] == 60 * 20
+    asked.clear()
+    at_once = BlockIndex(store, clock=lambda: now_s[0])
+    for _ in range(40):
+        known(at_once)
+    assert len(asked) == 40
+
+
 class OldKeys:
     """A store of twenty blocks, of which few keys are told at once."""
 
