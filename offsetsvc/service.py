@@ -150,7 +150,9 @@ class UseCases:
         time = Timekeeper(now_ms)
         journal = MoveJournal(operations, time)
         self.own_moves = OwnMoves(opened, journal, MoveDesk())
-        self._verifier = Verifier(moved, groups, journal, time, index, config.routes_into)
+        self._verifier = Verifier(
+            moved, groups, journal, time, index, config.routes_into, config.is_produced_at
+        )
 
     def __enter__(self) -> Self:
         return self

@@ -86,6 +86,7 @@ def open_verifier(config: Config) -> Iterator[Verifier]:
             time,
             stores.index,
             config.routes_into,
+            config.is_produced_at,
         )
 
 

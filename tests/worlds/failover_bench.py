@@ -180,6 +180,7 @@ class Bench:
             outside.time,
             world.index,
             world.config.routes_into,
+            world.config.is_produced_at,
         )
 
     def mover(self, **limits: Any) -> Mover:

@@ -103,6 +103,7 @@ class Verifier:
         time: waits before asking again.
         index: where records lie.
         routes_into: the routes into a region's aggregate cluster.
+        has_own: whether records are produced at an aggregate cluster itself, of which its rows don't tell.
     """
 
     clusters: AggregateClusters
@@ -111,6 +112,7 @@ class Verifier:
     time: Timekeeper
     index: MappingIndexReader
     routes_into: Callable[[RegionName], Sequence[Route]]
+    has_own: Callable[[ClusterName], bool]
 
     def verify(
         self,
@@ -189,6 +191,12 @@ class _Work:
             [now.unreadable[item].problem for now in self._now.values() if item in now.unreadable]
         )
         visits = self._visits(item, findings)
+        own = [visit.cluster for visit in visits if self._verifier.has_own(visit.cluster)]
+        if own:
+            findings.unknown.append(
+                f"producers write to {', '.join(sorted(set(own)))} itself, and what was consumed of such records there is not counted"
+            )
+            return PartitionVerdict(item, tuple(visits), (), tuple(findings.unknown), tuple(findings.notes))
         stays = [self._stay(item, place, visit, findings) for place, visit in enumerate(visits)]
         if self._consumers is Consumers.AUTO and not all(stay.skips_known for stay in stays):
             findings.notes.append(
