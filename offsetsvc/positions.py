@@ -10,6 +10,7 @@ from offsetsvc.answers import Basis, ReportedMove, ReportedPosition
 from offsetsvc.claims import beyond_the_rows
 from offsetsvc.clusters import Clusters, ClusterView
 from offsetsvc.moves import RecordedMoves
+from offsetsvc.resume.own import routes_into
 from parallax.client.messages import outcome_to_pb
 from parallax.config.config import Config
 from parallax.domain.commits import GroupCommit, ObservedCommit, PublishedOffset
@@ -17,11 +18,12 @@ from parallax.domain.formats import apart
 from parallax.domain.ids import (
     ClusterName,
     GroupName,
+    RegionName,
     TargetOffset,
     TopicId,
     TopicName,
     TopicPartition,
-    region_of,
+    aggregate_cluster,
 )
 from parallax.domain.place import LogRange
 from parallax.domain.progress import holds_for_topic
@@ -40,6 +42,9 @@ _ROWS_MAY_LAG_S = (0.2, 0.4, 0.8)
 """Waits for rows that the store has shown to another service; all moves of a call share them."""
 
 _REPORT = "ReportPositions"
+
+_ANY_OFFSET = 2**63
+"""The end of a log that can't be asked for it."""
 
 
 class GroupPositions:
@@ -185,7 +190,7 @@ class GroupPositions:
         """Refuse progress beyond the rows. Another reader of the store may have seen newer ones: they are waited for."""
         waits_s = iter(_ROWS_MAY_LAG_S)
         for topic in sorted({move.topic_partition.topic for move in moves}):
-            of_topic = [move for move in moves if move.topic_partition.topic == topic]
+            of_topic = [self._beyond_own(move) for move in moves if move.topic_partition.topic == topic]
             while problems := beyond_the_rows(
                 of_topic, self._index.route_topics(self._config.all_routes(), topic)
             ):
@@ -194,11 +199,34 @@ class GroupPositions:
                     raise InvalidOffsetError("; ".join(problems))
                 self._sleep(wait_s)
 
+    def _beyond_own(self, move: ReportedMove) -> ReportedMove:
+        """The move without sources that a group may have read where they are produced, as far as they go there."""
+        item = move.topic_partition
+        left = {
+            source: position
+            for source, position in move.progress.positions.items()
+            if max([position.source_next, *(end for _, end in position.epoch_ends)])
+            > self._own_end(source.region, item)
+        }
+        return replace(move, progress=replace(move.progress, positions=left))
+
+    def _own_end(self, region: RegionName, item: TopicPartition) -> int:
+        """Where the log ends that groups read and routes copy from; -1: of the region there is none."""
+        cluster = aggregate_cluster(region)
+        if cluster not in self._config.aggregate_clusters() or not self._config.is_copied_from(cluster):
+            return -1
+        view = self._clusters.view(cluster)
+        log = view.log_ranges([item]).get(item)
+        if log is not None:
+            return log.high_watermark
+        return -1 if view.reachable else _ANY_OFFSET
+
     def _topic_id(self, view: ClusterView, topic: TopicName, *, required: bool) -> TopicId:
         """The topic's id there; empty if it is not there and not required to be."""
         topic_id = view.topic_id(topic)
         if topic_id is None:
-            routes = self._config.routes_into(region_of(view.cluster))
+            is_read = self._config.is_copied_from(view.cluster)
+            routes = routes_into(self._config, view.cluster, is_read=is_read)
             topic_id = topic_lineages(self._index, routes, topic, None).topic_id
         if not topic_id and not required:
             return TopicId("")

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from offsetsvc.answers import Basis, Commit, FailoverAnswer, Side, SourceView
 from offsetsvc.index.memory import LineageRows
 from offsetsvc.resume.explain import explain
-from offsetsvc.resume.plans import PartitionPlans
+from offsetsvc.resume.own import NO_OWN, NO_ROWS, OwnRoutes, none_of, of_regions, own_source
+from offsetsvc.resume.plans import PartitionPlan, PartitionPlans
 from offsetsvc.resume.skips import Limits, Skips, collect_skips
 from parallax.domain.ids import (
     ClusterName,
     GroupName,
     RegionName,
+    Route,
     SourceId,
     TargetOffset,
     TopicId,
@@ -58,11 +60,12 @@ class Question:
     """All that one partition's answer depends on, beside the rows.
 
     Attributes:
-        regions: the source regions of the routes into the destination.
+        regions: those whose records lie at the destination: the sources of the routes into it, and itself if producers write there.
         progress: what the group's last move left at the origin; its cluster and topic id were checked.
         starts_at_end: policy for partitions without a commit: the end (``latest``), not the log start.
         nearest_checkpoint: whether to tell for comparison where the nearest-checkpoint rule would resume.
         notes: what was found out before.
+        own: how the clusters copy what is produced at them.
     """
 
     group: GroupName
@@ -77,6 +80,7 @@ class Question:
     limits: Limits
     nearest_checkpoint: bool = False
     notes: frozenset[Outcome] = frozenset()
+    own: OwnRoutes = NO_OWN
 
     @property
     def views(self) -> list[LineageView]:
@@ -117,14 +121,46 @@ class _PartitionAnswer:
         self._plan = plans.of(
             (question.origin.cluster, question.destination.cluster, question.topic_partition),
             question.regions,
-            rows[: len(self._origin_views)],
-            rows[len(self._origin_views) :],
+            origin := rows[: len(self._origin_views)],
+            destination := rows[len(self._origin_views) :],
         )
+        self._own_here = self._own_there = NO_ROWS
+        if question.own.at_all:
+            here = self._own_source(question.origin, question.own.out, question.destination)
+            there = self._own_source(question.destination, question.own.back, question.origin)
+            self._own_here = question.own.at_origin(here, destination)
+            self._own_there = question.own.at_destination(there, origin)
         self._notes = set(question.notes)
+
+    def _own_source(self, state: ClusterState, route: Route | None, other: ClusterState) -> SourceId:
+        partition = self._question.topic_partition.partition
+        return own_source(state.cluster, state.topic_id, route, partition, other.lineages)
+
+    def _with_own(self, commit: TargetOffset) -> PartitionPlan:
+        """The plan with what was produced at either cluster."""
+        own, plan, there = self._question.own, self._plan, self._own_there.source
+        at_origin, at_destination = [], []
+        if own.out is not None:
+            at_origin += self._own_here.read_to(commit, self._question.commit.leader_epoch)
+        if own.produced is not None or own.whole is not None:
+            if own.back is None:
+                at_origin.append(none_of(there, commit))
+            lost = self._question.destination.lineages.truncations(self._question.topic_partition.partition)
+            at_destination += self._own_there.consumed_before(self._moved(commit).get(there), lost)
+        return PartitionPlan(
+            plan.regions,
+            plan.origin,
+            plan.destination,
+            at_origin,
+            at_destination,
+            own.whole is not None,
+        )
 
     def answer(self) -> FailoverAnswer:
         question = self._question
         commit = self._effective_commit()
+        if question.own.at_all:
+            self._plan = self._with_own(commit)
         destination_log = self._destination_log()
         place, by_short_cut = self._resume(commit, destination_log)
         nothing_consumed = question.commit.next_offset is None and not question.starts_at_end
@@ -141,7 +177,7 @@ class _PartitionAnswer:
             skips = collect_skips(
                 positions=positions,
                 origin=self._plan.from_origin,
-                destination=self._plan.destination,
+                destination=self._plan.at_destination,
                 start=place.resume_offset,
                 limits=question.limits,
             )
@@ -150,6 +186,9 @@ class _PartitionAnswer:
     def _resume(self, commit: TargetOffset, destination_log: LogRange) -> tuple[Resume, bool]:
         """What the rule says, and whether its short cut said it."""
         plan, progress = self._plan, self._progress()
+        if progress is not None:
+            there = {item.source.region for item in plan.at_destination}
+            progress = of_regions(progress, {*plan.regions, *there})
         if plan.plain is not None:
             place = resume_plainly(
                 plan.plain, commit=commit, destination_log=destination_log, progress=progress
@@ -175,12 +214,14 @@ class _PartitionAnswer:
             if not question.starts_at_end:
                 return TargetOffset(0)
             ends = [view.newest.row.target_end for view in self._origin_views if view.newest is not None]
+            ends += [item.history.newest.target_end for item in self._own_here.known if item.history.newest]
             return log.high_watermark if log is not None else max(ends, default=TargetOffset(0))
         commit = question.commit.next_offset
         if log is not None and commit > log.high_watermark:
             self._notes.add(Outcome.CLAMPED_TO_END)
             commit = log.high_watermark
         lost = question.origin.lineages.truncations(question.topic_partition.partition)
+        lost += self._own_here.truncations
         settled = settled_commit(commit, lost, question.commit.leader_epoch)
         if settled < commit:
             self._notes.add(Outcome.LINEAGE_CHANGED)
@@ -196,8 +237,8 @@ class _PartitionAnswer:
     def _consumed_positions(self, commit: TargetOffset) -> dict[SourceId, SourcePosition]:
         """How far each source was consumed, sources without a route onwards included."""
         moved = self._moved(commit)
-        views = [*self._origin_views, *self._destination_views]
-        sources = dict.fromkeys([*(view.source for view in views), *moved])
+        known = (*self._plan.from_origin, *self._plan.at_destination)
+        sources = dict.fromkeys([*(item.source for item in known), *moved])
         return {source: self._consumed(source, commit, moved.get(source, START)) for source in sources}
 
     def _consumed(self, source: SourceId, commit: TargetOffset, moved: SourcePosition) -> SourcePosition:
@@ -268,7 +309,7 @@ class _PartitionAnswer:
     def _nearest_checkpoint(self, commit: TargetOffset) -> TargetOffset | None:
         """For comparison: where the nearest-checkpoint rule would resume."""
         plan = self._plan
-        if not plan.destination:
+        if not plan.at_destination:
             return None
         return nearest_checkpoint_minimum(
             commit=commit,
@@ -294,15 +335,19 @@ class _PartitionAnswer:
     def _source_views(self, place: Resume, skips: Skips) -> tuple[SourceView, ...]:
         views = []
         newest = self._plan.newest_at_destination
+        own = self._question.own
         for item in place.sources:
             stamped = newest.get(item.source.region)
+            freshness_ms = None if stamped is None else max(0, self._now_ms - stamped.committed_at_ms)
+            if item.source == self._own_there.source and (own.whole or own.produced) and own.back:
+                freshness_ms = 0  # its records are there as soon as they are produced
             pending = 0 if item.pending is None else item.pending[1] - item.pending[0]
             views.append(
                 SourceView(
                     item,
                     *self._proofs(item),
                     redelivery_records=skips.by_source.get(item.source, 0) + pending,
-                    freshness_ms=None if stamped is None else max(0, self._now_ms - stamped.committed_at_ms),
+                    freshness_ms=freshness_ms,
                 )
             )
         return tuple(views)

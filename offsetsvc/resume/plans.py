@@ -27,6 +27,8 @@ class PartitionPlan:
     Attributes:
         regions: every region that the topic has as a source of the destination.
         origin, destination: the rows of either side.
+        own_at_origin, own_at_destination: what was produced at either cluster. It goes by where a group is, and is not kept.
+        whole: what was produced at the destination is all that lies there: ``destination`` is left out.
         from_origin, at_destination: their histories.
         leading_on: those of the origin whose source is replicated to the destination too.
         plain: what the short cut takes; None: the partition is not plain.
@@ -38,6 +40,9 @@ class PartitionPlan:
     regions: Sequence[RegionName]
     origin: Sequence[LineageRows]
     destination: Sequence[LineageRows]
+    own_at_origin: Sequence[SourceHistory] = ()
+    own_at_destination: Sequence[SourceHistory] = ()
+    whole: bool = False
     from_origin: Sequence[SourceHistory] = field(init=False)
     at_destination: Sequence[SourceHistory] = field(init=False)
     leading_on: Sequence[SourceHistory] = field(init=False)
@@ -49,8 +54,9 @@ class PartitionPlan:
 
     def __post_init__(self) -> None:
         """Look at what is the same for each question."""
-        origin = [rows.history() for rows in self.origin]
-        destination = [rows.history() for rows in self.destination]
+        origin = [*(rows.history() for rows in self.origin), *self.own_at_origin]
+        copied = () if self.whole else self.destination
+        destination = [*(rows.history() for rows in copied), *self.own_at_destination]
         leading_on = [item for item in origin if item.source.region in self.regions]
         plain = plain_partition(self.regions, leading_on, destination)
         found = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import islice
 
@@ -15,6 +15,7 @@ from offsetsvc.moves import RecordedMoves
 from offsetsvc.parallel import Concurrently
 from offsetsvc.resume.by_timestamp import Times
 from offsetsvc.resume.commits import Commits
+from offsetsvc.resume.own import OwnRoutes, of_topic, own_source, routes_between, routes_into
 from offsetsvc.resume.partition import ClusterState, Question, answer_partition
 from offsetsvc.resume.plans import PartitionPlans
 from offsetsvc.resume.skips import Limits
@@ -30,7 +31,6 @@ from parallax.domain.ids import (
     TopicId,
     TopicName,
     TopicPartition,
-    region_of,
 )
 from parallax.domain.index_rows import RouteTopic
 from parallax.domain.lineages import TopicLineages
@@ -43,7 +43,6 @@ from parallax.errors import (
     InvalidNameError,
     InvalidOffsetError,
     LimitError,
-    RefusedError,
     UnknownPartitionError,
     UnknownTopicError,
 )
@@ -100,6 +99,7 @@ class Failover:
         self._now_ms = now_ms
         self._moves = moves
         self._plans = PartitionPlans()
+        self._own = lru_cache(_MOST_NAMES)(partial(routes_between, config))
         self._shared = SharedReads()
         self._writes_to = lru_cache(_MOST_NAMES)(lambda route, topic: config.route_topics(route).make(topic))
 
@@ -121,7 +121,7 @@ class Failover:
 
         Raises:
             InvalidNameError: origin and destination are the same cluster.
-            RefusedError: producers write to the destination, beside the routes into it.
+            RefusedError: producers write to the origin, and no route brings that to the destination.
             UnknownTopicError: neither cluster nor the index knows a topic that was named.
             UnknownPartitionError: neither cluster nor the index knows the partition that was named.
             UnknownGroupError: nobody knows the group, and the caller brought no position.
@@ -132,13 +132,15 @@ class Failover:
             DeadlineError: the deadline passed first.
         """
         _check(request)
-        if self._config.is_produced_at(request.destination):
-            raise RefusedError(
-                f"NOT_REPLICATED: producers write to {request.destination}, too, and no row tells which of their records the group has "
-                "consumed: an answer might leave some out. Groups are moved between clusters that routes alone write to"
-            )
         call = _Call(
-            self._config, self._index, self._groups, self._clusters, request, self._writes_to, self._shared
+            self._config,
+            self._index,
+            self._groups,
+            self._clusters,
+            request,
+            self._writes_to,
+            self._own(request.origin, request.destination),
+            self._shared,
         )
         together = Concurrently(self._executor, deadline)
         # What one partition needs is mostly remembered: threads would cost more than they save.
@@ -235,8 +237,10 @@ class _Call:
         clusters: Clusters,
         request: FailoverRequest,
         writes_to: Callable[[Route, TopicName], bool],
+        own: OwnRoutes,
         shared: SharedReads,
     ) -> None:
+        self._own = own
         self._writes_to = writes_to
         self._shared = shared
         self._config = config
@@ -245,8 +249,8 @@ class _Call:
         self._request = request
         self.origin = clusters.view(request.origin)
         self.destination = clusters.view(request.destination)
-        self._routes_in = config.routes_into(region_of(request.origin))
-        self._routes_out = config.routes_into(region_of(request.destination))
+        self._routes_in = routes_into(config, request.origin, is_read=own.out is not None)
+        self._routes_out = routes_into(config, request.destination, is_read=own.back is not None)
         self._moves: Sequence[Progress] = ()
         self._commits = Commits(request.group, self.origin, request.destination, groups, request.positions)
 
@@ -328,7 +332,8 @@ class _Call:
             )
             for topic, indexed in shared.indexed.items()
         }
-        regions = {topic: self._sources(topic, indexed) for topic, indexed in shared.indexed.items()}
+        own = {topic: of_topic(self._own, partial(self._copies, topic, shared)) for topic in shared.indexed}
+        regions = {topic: self._sources(topic, shared, own[topic]) for topic in shared.indexed}
         questions = []
         for partition in partitions:
             origin, destination = (
@@ -339,16 +344,33 @@ class _Call:
             )
             left = shared.progress[partition.topic].get(partition.partition)
             progress = left if isinstance(left, Progress) else None
-            question = self._question(partition, origin, destination, progress, regions[partition.topic])
+            ours = own[partition.topic]
+            if not origin.topic_id:
+                source = own_source(
+                    origin.cluster,
+                    origin.topic_id,
+                    ours.out,
+                    partition.partition,
+                    destination.lineages,
+                )
+                origin = replace(origin, topic_id=source.topic_id)
+            question = self._question(
+                partition, origin, destination, progress, regions[partition.topic], ours
+            )
             questions.append(question)
         return questions
 
-    def _sources(self, topic: TopicName, indexed: Mapping[Route, RouteTopic]) -> list[RegionName]:
-        """The regions whose records of the topic come to the destination, or came there once."""
-        routes = [
-            route for route in self._routes_out if indexed[route].records or self._writes_to(route, topic)
-        ]
-        return [route.source for route in routes or self._routes_out]
+    def _copies(self, topic: TopicName, shared: _Shared, route: Route) -> bool:
+        """Whether the route copies the topic, or has copied it once."""
+        return bool(shared.indexed[topic][route].records) or self._writes_to(route, topic)
+
+    def _sources(self, topic: TopicName, shared: _Shared, own: OwnRoutes) -> list[RegionName]:
+        """The regions whose records of the topic come to the destination, came there once, or are produced there."""
+        if own.whole is not None:
+            return [own.whole]
+        routes = [route for route in self._routes_out if self._copies(topic, shared, route)]
+        sources = [route.source for route in routes or self._routes_out]
+        return sources if own.produced is None else [*sources, own.produced]
 
     def _lineages(
         self,
@@ -367,6 +389,7 @@ class _Call:
         destination: ClusterState,
         progress: Progress | None,
         regions: Sequence[RegionName],
+        own: OwnRoutes,
     ) -> Question:
         commit = self._commits.of(partition, origin.topic_id or None)
         if not destination.reachable and not destination.lineages.of(partition.partition):
@@ -394,6 +417,7 @@ class _Call:
             limits=Limits(self._config.service.max_skip_ranges, self._config.service.max_rows),
             nearest_checkpoint=self._request.nearest_checkpoint,
             notes=frozenset(notes),
+            own=own,
         )
 
     def _require_partition(self, partition: TopicPartition) -> None:

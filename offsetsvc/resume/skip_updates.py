@@ -8,11 +8,27 @@ from dataclasses import dataclass, replace
 from offsetsvc.answers import SkipPage
 from offsetsvc.clusters import Clusters
 from offsetsvc.index.memory import IndexMemory, LineageRows
+from offsetsvc.resume.own import OwnRoutes, of_regions, routes_between, routes_into
 from offsetsvc.resume.skips import Limits, collect_skips
 from parallax.config.config import Config
-from parallax.domain.ids import ClusterName, Route, SourceId, TargetOffset, TopicId, TopicPartition, region_of
+from parallax.domain.ids import (
+    ClusterName,
+    RegionName,
+    Route,
+    SourceId,
+    TargetOffset,
+    TopicId,
+    TopicPartition,
+    region_of,
+)
 from parallax.domain.place import LogRange
-from parallax.domain.progress import Progress, SourcePosition, holds_for_topic
+from parallax.domain.progress import (
+    Progress,
+    SourceHistory,
+    SourcePosition,
+    TargetTruncation,
+    holds_for_topic,
+)
 from parallax.domain.resume import Resume, resume
 from parallax.domain.skips import SkipRange
 from parallax.errors import InvalidOffsetError, UnknownTopicError
@@ -95,19 +111,30 @@ class SkipWatches:
         return self._clusters.view(request.cluster).topic_id(request.topic_partition.topic)
 
     def _page(self, request: WatchRequest, start: TargetOffset) -> SkipPage:
-        routes = self._config.routes_into(region_of(request.cluster))
-        destination = self._rows(routes, request.topic_partition, request.topic_id)
-        origin = self._origin_rows(request)
+        own = self._own_routes(request)
+        routes = routes_into(self._config, request.cluster, is_read=own.back is not None)
+        rows = self._rows(routes, request.topic_partition, request.topic_id)
+        origin_rows = self._origin_rows(request, own)
+        origin = [item.history() for item in origin_rows if item.view.source in request.progress]
+        destination = [] if own.whole else [item.history() for item in rows]
+        if own.whole or own.produced:
+            there = SourceId(region_of(request.cluster), request.topic_id)
+            destination += own.at_destination(there, origin_rows).consumed_before(
+                request.progress.get(there), self._lost(routes, request)
+            )
         topic = request.topic_partition.topic
         choosing = [route for route in routes if self._config.route_topics(route).make(topic)]
-        place = self._pending(request, choosing or routes, origin, destination)
+        regions = [route.source for route in choosing or routes] if own.whole is None else [own.whole]
+        if own.whole is None and own.produced is not None:
+            regions.append(own.produced)
+        place = self._pending(request, regions, origin, destination)
         pending_records = sum(
             answer.pending[1] - answer.pending[0] for answer in place.sources if answer.pending is not None
         )
         service = self._config.service
         skips = collect_skips(
             positions=request.progress,
-            origin=[rows.history() for rows in origin],
+            origin=origin,
             destination=destination,
             start=start,
             limits=Limits(service.max_skip_ranges, service.max_rows),
@@ -123,30 +150,37 @@ class SkipWatches:
     @staticmethod
     def _pending(
         request: WatchRequest,
-        routes: Sequence[Route],
-        origin: Sequence[LineageRows],
-        destination: Sequence[LineageRows],
+        regions: Sequence[RegionName],
+        origin: Sequence[SourceHistory],
+        destination: Sequence[SourceHistory],
     ) -> Resume:
         """The resume rule from the progress alone: nothing was consumed at the origin but what it tells."""
+        progress = Progress(request.cluster, request.topic_id, TargetOffset(0), request.progress)
         return resume(
             commit=TargetOffset(0),
-            regions=[route.source for route in routes],
-            origin=[rows.history() for rows in origin],
-            destination=[rows.history() for rows in destination],
+            regions=regions,
+            origin=origin,
+            destination=destination,
             destination_log=LogRange(TargetOffset(0), TargetOffset(0)),
-            progress=Progress(request.cluster, request.topic_id, TargetOffset(0), request.progress),
+            progress=of_regions(progress, {*regions, *(item.source.region for item in destination)}),
         )
 
-    def _origin_rows(self, request: WatchRequest) -> list[LineageRows]:
+    def _own_routes(self, request: WatchRequest) -> OwnRoutes:
+        if request.origin is None:
+            produced = self._config.is_produced_at(request.cluster)
+            return OwnRoutes(produced=region_of(request.cluster) if produced else None)
+        return routes_between(self._config, request.origin, request.cluster)
+
+    def _origin_rows(self, request: WatchRequest, own: OwnRoutes) -> list[LineageRows]:
         if request.origin is None:
             return []
-        routes = self._config.routes_into(region_of(request.origin))
+        routes = routes_into(self._config, request.origin, is_read=own.out is not None)
         topic_id = self._clusters.view(request.origin).topic_id(request.topic_partition.topic)
-        return [
-            rows
-            for rows in self._rows(routes, request.topic_partition, topic_id)
-            if rows.view.source in request.progress
-        ]
+        return self._rows(routes, request.topic_partition, topic_id)
+
+    def _lost(self, routes: Sequence[Route], request: WatchRequest) -> list[TargetTruncation]:
+        lineages = topic_lineages(self._index, routes, request.topic_partition.topic, request.topic_id)
+        return lineages.truncations(request.topic_partition.partition)
 
     def _rows(
         self, routes: Sequence[Route], partition: TopicPartition, topic_id: TopicId | None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from offsetsvc.index.memory import LineageRows
 from parallax.domain.ids import SourceId, TargetOffset
 from parallax.domain.progress import SourceHistory, SourcePosition, consumed_spans, with_known_epochs
 from parallax.domain.skips import SkipRange, Stretch, as_ranges, consumed_stretches, merge_stretches
@@ -40,7 +39,7 @@ def collect_skips(
     *,
     positions: Mapping[SourceId, SourcePosition],
     origin: Sequence[SourceHistory],
-    destination: Sequence[LineageRows],
+    destination: Sequence[SourceHistory],
     start: TargetOffset,
     limits: Limits,
 ) -> Skips:
@@ -53,7 +52,7 @@ def collect_skips(
         start: the first target offset of interest.
         limits: what is cut off is told by `Skips.cut_at`.
     """
-    concerned = [rows.history() for rows in destination if rows.view.source in positions]
+    concerned = [item for item in destination if item.source in positions]
     budget = max(1, limits.rows // max(1, len(concerned)))
     of_source: dict[SourceId, list[Stretch]] = {}
     cuts: list[TargetOffset] = []

@@ -20,7 +20,7 @@ _MOVES = """\
 # Groups move between the aggregate clusters (parallax failover), and `parallax sync` publishes their offsets.
 """
 _NO_MOVES = """\
-# Records are copied, and where each lies is known. Groups that read at a cluster that a route reads are not moved by Parallax yet.
+# Groups move along routes (parallax failover): to a region that what is produced where they read is copied to.
 """
 _STORE = """\
 cassandra:

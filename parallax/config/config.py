@@ -32,7 +32,7 @@ from parallax.domain.ids import (
     region_of,
     regional_cluster,
 )
-from parallax.domain.route_graph import Edge
+from parallax.domain.route_graph import CopiesKind, Edge
 from parallax.domain.topic_choice import RouteTopics, TopicChoice, TopicNaming
 from parallax.errors import ConfigError, UnknownRegionError, UnknownRouteError
 
@@ -472,6 +472,22 @@ class Config(Section):
     def is_produced_at(self, cluster: ClusterName) -> bool:
         """Whether producers write to the cluster, too, beside the routes that lead into it."""
         return self.one_kafka(cluster) in self.producing_clusters()
+
+    def route_from_log(self, origin: ClusterName, destination: ClusterName) -> Route | None:
+        """The route that brings what is produced at one aggregate cluster to another one, under the same names; None: none does."""
+        route = Route(region_of(origin), region_of(destination))
+        settings = next((item for item in self.route_settings() if item.parsed() == route), None)
+        if settings is None or settings.copied().kind is CopiesKind.REGIONS:
+            return None
+        if not TopicNaming(settings.naming).keeps:
+            return None
+        reads_it = self.one_kafka(self.source_cluster(route)) == self.one_kafka(origin)
+        return route if reads_it else None
+
+    def is_copied_from(self, cluster: ClusterName) -> bool:
+        """Whether a route reads the aggregate cluster."""
+        here = self.one_kafka(cluster)
+        return any(self.one_kafka(self.source_cluster(route)) == here for route in self.all_routes())
 
     def routes_into(self, target: RegionName) -> tuple[Route, ...]:
         """The routes whose target is the region.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from offsetsvc.answers import FailoverAnswer
@@ -76,18 +78,25 @@ def test_where_no_route_ever_copied_the_topic_every_region_counts() -> None:
     assert ask(world, 4).outcome is Outcome.EARLIEST_FALLBACK
 
 
-def test_no_group_is_moved_to_a_cluster_whose_own_records_no_row_tells_of(world: World) -> None:
+@pytest.mark.parametrize(
+    "leaving", [{"naming": "${source}.${topic}"}, {"copies": ["a"]}], ids=["other names", "others' records"]
+)
+def test_no_group_leaves_a_cluster_whose_own_records_no_route_brings_along(
+    world: World, leaving: dict[str, Any]
+) -> None:
     kafka = {"bootstrap_servers": "127.0.0.1:1"}
     world.config = Config.model_validate(
         {
             "regions": {"a": {"regional": kafka, "aggregate": kafka}, "b": {"cluster": kafka}},
             "cassandra": {"contact_points": ["127.0.0.1"]},
-            "routes": ["a->a", "b->a", "a->b"],
+            "routes": ["a->a", {"route": "b->a", **leaving}, "a->b"],
         }
     )
     world.commit("a", 6)
     world.commit("b", 6)
     with world.service() as service:
-        with pytest.raises(RefusedError, match="NOT_REPLICATED: producers write to aggregate-b, too"):
-            service.failover.answers(world.request("a", "b"), Deadline.after_ms(5_000))
-        assert service.failover.answers(world.request("b", "a"), Deadline.after_ms(5_000))
+        with pytest.raises(
+            RefusedError, match="NOT_REPLICATED: producers write to aggregate-b, and no route"
+        ):
+            service.failover.answers(world.request("b", "a"), Deadline.after_ms(5_000))
+        assert service.failover.answers(world.request("a", "b"), Deadline.after_ms(5_000))
