@@ -99,6 +99,7 @@ class Failover:
         self._now_ms = now_ms
         self._moves = moves
         self._plans = PartitionPlans()
+        self._shared = SharedReads()
         self._own = lru_cache(_MOST_NAMES)(partial(routes_between, config))
         self._shared = SharedReads()
         self._writes_to = lru_cache(_MOST_NAMES)(lambda route, topic: config.route_topics(route).make(topic))
