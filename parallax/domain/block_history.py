@@ -114,7 +114,7 @@ class BlockHistory(LineageHistory):
         cut: the target lost what lay from here on; None: nothing.
     """
 
-    __slots__ = ("_cut", "_end", "_epoch_ends", "_epochs", "_lost", "_table", "lineage")
+    __slots__ = ("_cut", "_end", "_epoch_ends", "_epochs", "_lost", "_newest", "_table", "lineage")
 
     def __init__(
         self,
@@ -129,6 +129,7 @@ class BlockHistory(LineageHistory):
         kept = {gap for gap in lost if cut is None or gap.target_at <= cut}
         self._lost = sorted(kept, key=lambda gap: (gap.source_start, gap.source_end))
         self._end: tuple[int, int] | None = None
+        self._newest: Run | None = None
         self._epochs: Mapping[int, EpochRows] | None = None
         self._epoch_ends: Sequence[tuple[int, SourceOffset]] | None = None
 
@@ -152,8 +153,10 @@ class BlockHistory(LineageHistory):
     @property
     def newest(self) -> Run | None:
         """The last row."""
-        number, end = self._last()
-        return self._run(number, end - 1) if end else None
+        if self._newest is None:
+            number, end = self._last()
+            self._newest = self._run(number, end - 1) if end else None
+        return self._newest
 
     @property
     def epochs(self) -> Mapping[int, EpochRows]:

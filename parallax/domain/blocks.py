@@ -111,6 +111,7 @@ class Block:
     """
 
     __slots__ = (
+        "__weakref__",
         "_before",
         "_epochs",
         "_hole_places",

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from weakref import ref
 
 from parallax.domain.block_history import BlockTable
 from parallax.domain.block_rows import BlockKey, in_order
@@ -161,7 +162,7 @@ class StoredTable(BlockTable):
         told: its rows in turns, and the layout whose leases told them.
     """
 
-    __slots__ = ("_blocks", "_keys", "_last", "_learning", "_pieces", "_place")
+    __slots__ = ("_blocks", "_keys", "_last", "_learning", "_pieces", "_place", "_recent")
 
     def __init__(
         self, blocks: Blocks, place: BlocksOf, directory: Directory, told: tuple[int, Sequence[TurnRows]]
@@ -179,6 +180,9 @@ class StoredTable(BlockTable):
         """As `_known`: the number of the first key, the keys, and the directory that they are from."""
         self._last: Block | None = None
         """The last block, once it was read. It may grow, and what was found in it has to stay; all others are remembered by `Blocks`."""
+        self._recent: tuple[int, ref[Block], int | None] | None = None
+        """The block that was asked for last, and how many of its rows come before the next one, if that was asked: a question asks for one
+        again and again. `Blocks` alone keeps it."""
         self._learning = threading.Lock()
         super().__init__(
             [*(key.source_start for key in keys), *(piece.block.source_base for piece in pieces)],
@@ -244,6 +248,15 @@ class StoredTable(BlockTable):
         if number == self.alone_from - 1:
             self._last = block
 
+    def rows_of(self, number: int) -> int:
+        """How many rows of a block come before the next block's first row."""
+        block, recent = self.get(number), self._recent
+        if recent is not None and recent[0] == number and recent[2] is not None and recent[1]() is block:
+            return recent[2]
+        rows = super().rows_of(number)
+        self._recent = number, ref(block), rows
+        return rows
+
     def _name(self, number: int) -> BlockName:
         low, keys, _ = self._keys
         return BlockName(self._place.target, self._place.topic_partition, keys[number - low])
@@ -251,6 +264,9 @@ class StoredTable(BlockTable):
     def _block(self, number: int) -> Block:
         if number >= self.alone_from:
             return self._pieces[number - self.alone_from].block
+        recent = self._recent
+        if recent is not None and recent[0] == number and (again := recent[1]()) is not None:
+            return again
         found = self._kept(number)
         if found is None:
             name, directory = self._name(number), self._keys[2]
@@ -261,4 +277,5 @@ class StoredTable(BlockTable):
             if found is None:  # it went at once, for others: rows are at hand all the same
                 found = Block(directory.first_rows[name.key])
             self._keep(number, found)
+        self._recent = number, ref(found), None
         return found

@@ -82,6 +82,8 @@ class Tails:
         self._changes: defaultdict[Route, int] = defaultdict(int)
         self._takeovers: defaultdict[Route, int] = defaultdict(int)
         self._told: defaultdict[Route, defaultdict[int, int]] = defaultdict(lambda: defaultdict(int))
+        self._in_order: defaultdict[Route, dict[int, tuple[int, list[TurnRows]]]] = defaultdict(dict)
+        """Pieces by `lineage_number` as `pieces` gives them, where it was asked for them."""
 
     def refresh(self, routes: Collection[Route]) -> None:
         """Read what the leases of the routes have told since it was last read.
@@ -106,7 +108,9 @@ class Tails:
                         self._changes[asked.route] += 1
                         for number, block in turn.pieces.items():
                             self._told[asked.route][number] += 1
-                            lease.pieces[number].append(TurnRows(block, turn.committed_at_ms))
+                            piece = TurnRows(block, turn.committed_at_ms)
+                            lease.pieces[number].append(piece)
+                            self._add_in_order(asked, number, piece)
 
     def _wanted(
         self, reached: Mapping[Route, Sequence[Reached]]
@@ -139,7 +143,20 @@ class Tails:
             self._changes[asked.route] += 1
             self._takeovers[asked.route] += 1
             self._told[asked.route].clear()
+            self._in_order[asked.route].clear()
         return leases[asked.layout, asked.shard]  # it was there, or is now
+
+    def _add_in_order(self, asked: TurnsWanted, number: int, piece: TurnRows) -> None:
+        """Put a piece behind the others of its lineage, where it comes last of all; else they are put in order anew."""
+        known = self._in_order[asked.route].get(number)
+        if known is None:
+            return
+        layout, pieces = known
+        last = pieces[-1]
+        if layout == asked.layout and piece.start > last.start and piece.last > last.last:
+            pieces.append(piece)
+        else:
+            del self._in_order[asked.route][number]
 
     def told(self, route: Route) -> int:
         """A number that changes whenever something new was read of the route."""
@@ -169,12 +186,17 @@ class Tails:
             The layout whose leases told them, and the pieces.
         """
         with self._lock:
+            known = self._in_order[route].get(number)
+            if known is not None:
+                return known[0], known[1][:]
             leases = [lease for lease in self._leases[route].values() if number in lease.pieces]
             layout = max((lease.reached.layout for lease in leases), default=0)
-            pieces = [
+            pieces = in_order(
                 piece for lease in leases if lease.reached.layout == layout for piece in lease.pieces[number]
-            ]
-        return layout, in_order(pieces)
+            )
+            if pieces:
+                self._in_order[route][number] = layout, pieces
+            return layout, pieces[:]
 
 
 def in_order(pieces: Iterable[TurnRows]) -> list[TurnRows]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 
 from parallax.adapters.cassandra.codec import (
@@ -31,6 +33,9 @@ from parallax.ports.index import STOPS_KEPT_S
 _ROWS_PER_STATEMENT = 16
 """Newest rows of one topic lie in one partition of the table, and so many stay below Cassandra's warning of 5 KiB."""
 
+_MOST_TOLD = 3_000
+"""Topics by route whose rows are remembered as they were read last."""
+
 
 class CassandraRecords:
     """`parallax.ports.index.MappingRecordsWriter` and `MappingRecordsReader`."""
@@ -38,6 +43,11 @@ class CassandraRecords:
     def __init__(self, connection: CassandraConnection, keyspace: str, settings: Index) -> None:
         self._connection = connection
         self._settings = settings
+        self._told_lock = threading.Lock()
+        """Guards what was told; nothing is asked of the store under it."""
+        self._told_topics: OrderedDict[
+            tuple[Route, TopicName], tuple[Sequence[Row], Sequence[Row], RouteTopic]
+        ] = OrderedDict()
         key = "route, topic, partition, lineage"
         self._insert_newest_cql = (
             f"INSERT INTO {keyspace}.newest_told ({key}, body) VALUES (?, ?, ?, ?, ?) USING TIMESTAMP ?"
@@ -157,9 +167,25 @@ class CassandraRecords:
         records = self._connection.run_all([(lineages, (str(route), topic)) for route in routes])
         rows = self._connection.run_all([(newest, (str(route), topic)) for route in routes])
         return {
-            route: RouteTopic(_records(route, topic, ours), _newest(theirs))
+            route: self._told_topic(route, topic, ours, theirs)
             for route, ours, theirs in zip(routes, records, rows, strict=True)
         }
+
+    def _told_topic(
+        self, route: Route, topic: TopicName, records: Sequence[Row], newest: Sequence[Row]
+    ) -> RouteTopic:
+        """What rows say of a topic; the very same as long as the same rows come: they are read all the time, and change seldom."""
+        with self._told_lock:
+            known = self._told_topics.get((route, topic))
+        if known is not None and known[0] == records and known[1] == newest:
+            return known[2]
+        found = RouteTopic(_records(route, topic, records), _newest(newest))
+        with self._told_lock:
+            self._told_topics[route, topic] = records, newest, found
+            self._told_topics.move_to_end((route, topic))
+            while len(self._told_topics) > _MOST_TOLD:
+                self._told_topics.popitem(last=False)
+        return found
 
     def lost_ranges(
         self, wanted: Collection[tuple[RoutePartition, Lineage]]
