@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from parallax.domain.ids import SourceId, TargetOffset
+from parallax.domain.lineage_history import Stretch
 from parallax.domain.progress import SourceHistory, SourcePosition, consumed_spans, with_known_epochs
-from parallax.domain.skips import SkipRange, Stretch, as_ranges, consumed_stretches, merge_stretches
+from parallax.domain.skips import SkipRange, as_ranges, consumed_stretches, merge_stretches
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
 from parallax.domain.blocks import Block
 from parallax.domain.ids import UNKNOWN_EPOCH, Lineage, SourceOffset, TargetOffset
-from parallax.domain.lineage_history import EpochRows, LineageHistory, epochs_of
+from parallax.domain.lineage_history import EpochRows, LineageHistory, Stretch, epochs_of
 from parallax.domain.runs import LostRange, Run
 
 
@@ -224,6 +224,50 @@ class BlockHistory(LineageHistory):
                     yield source_base + source, target_start, count
             number, place = number + 1, 0
 
+    def stretches_below(
+        self, source_next: SourceOffset, start: TargetOffset, end: TargetOffset, most_rows: int | None = None
+    ) -> tuple[list[Stretch], TargetOffset | None]:
+        """The target offsets of ``[start, end)`` at which records below a source offset lie: whole columns at a time."""
+        number, place = self._place(self._table.by_target(start), start, Block.floor_by_target)
+        last, _ = self._last()
+        number, place = max(number, self._table.low), max(place, 0)
+        found: list[Stretch] = []
+        left = most_rows
+        ended: TargetOffset | None = None
+        while number <= last and ended is None:
+            block, rows = self._table.get(number), self._rows_in(number)
+            base = block.target_base
+            stop = bisect_left(block.sources, source_next - block.source_base, place, max(place, rows))
+            stop = min(stop, bisect_left(block.targets, end - base, place, max(place, rows)))
+            over = stop < rows
+            if left is not None:
+                if stop - place > left:
+                    stop = place + left
+                    ended = TargetOffset(base + block.targets[stop])
+                left -= max(stop - place, 0)
+            found += [
+                (base + target, base + target + count)
+                for target, count in zip(block.targets[place:stop], block.counts[place:stop], strict=True)
+                if count
+            ]
+            if stop > place:
+                # Records at and behind the source offset may lie in the last of them alone.
+                self._shorten(found, block, stop - 1, source_next)
+            if over:
+                break
+            number, place = number + 1, 0
+        bound = end if self._cut is None else min(end, self._cut)
+        return _within(found, start, bound), ended
+
+    @staticmethod
+    def _shorten(found: list[Stretch], block: Block, place: int, source_next: SourceOffset) -> None:
+        """End the last stretch, if it is that of a row, where records from a source offset on begin."""
+        count, below = block.counts[place], source_next - block.source_start(place)
+        if count > below:
+            low = found.pop()[0]
+            if below > 0:
+                found.append((low, low + below))
+
     def backwards(self) -> Iterator[Run]:
         """The rows from the last one back to the first."""
         number, end = self._last()
@@ -343,3 +387,20 @@ class BlockHistory(LineageHistory):
             for here in range(place, self._rows_in(number)):
                 yield self._run(number, here)
             number, place = number + 1, 0
+
+
+def _within(stretches: list[Stretch], start: int, end: int) -> list[Stretch]:
+    """The same without what lies outside of ``[start, end)``; they are in order, and apart."""
+    while stretches and stretches[0][0] < start:
+        high = stretches[0][1]
+        if high > start:
+            stretches[0] = (start, high)
+        else:
+            del stretches[0]
+    while stretches and stretches[-1][1] > end:
+        low = stretches[-1][0]
+        if low < end:
+            stretches[-1] = (low, end)
+        else:
+            del stretches[-1]
+    return stretches

@@ -9,6 +9,9 @@ from typing import NamedTuple
 from parallax.domain.ids import UNKNOWN_EPOCH, Lineage, SourceOffset, TargetOffset
 from parallax.domain.runs import LostRange, Run
 
+Stretch = tuple[int, int]
+"""Target offsets ``[start, end)``, as plain numbers: an answer has hundreds, and most end up in one range with others."""
+
 
 class EpochRows(NamedTuple):
     """What the rows of one source leader epoch tell of it.
@@ -115,6 +118,32 @@ class LineageHistory(ABC):
     def numbers_between(self, start: TargetOffset, end: TargetOffset) -> Iterable[tuple[int, int, int]]:
         """As `between_targets`, ``source_start``, ``target_start`` and ``count`` of each row alone."""
         return ((row.source_start, row.target_start, row.count) for row in self.between_targets(start, end))
+
+    def stretches_below(
+        self, source_next: SourceOffset, start: TargetOffset, end: TargetOffset, most_rows: int | None = None
+    ) -> tuple[list[Stretch], TargetOffset | None]:
+        """The target offsets of ``[start, end)`` at which records below a source offset lie.
+
+        Args:
+            source_next: the source offset.
+            start: the first target offset of interest.
+            end: the first target offset beyond it.
+            most_rows: at least one; further rows are not looked at.
+
+        Returns:
+            The offsets, in order, and where the first row begins that was not looked at for ``most_rows``; None: all were.
+        """
+        found: list[Stretch] = []
+        for number, (source_start, target_start, count) in enumerate(self.numbers_between(start, end)):
+            if source_start >= source_next:
+                break
+            if most_rows is not None and number >= most_rows:
+                return found, TargetOffset(target_start)
+            low = max(target_start, start)
+            high = min(target_start + min(source_next - source_start, count), end)
+            if low < high:
+                found.append((low, high))
+        return found, None
 
     @abstractmethod
     def cut_at(self, target_end: TargetOffset) -> LineageHistory:

@@ -8,7 +8,7 @@ short cut for a service that answers thousands of questions a second.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from parallax.domain.ids import UNKNOWN_EPOCH, RegionName, SourceOffset, TargetOffset
 from parallax.domain.outcome import Outcome
@@ -26,13 +26,21 @@ from parallax.domain.resume import Resume, SourceAnswer
 from parallax.domain.runs import Run
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PlainSource:
     """A region of a plain partition: its one lineage on either side, and the destination's newest row of it."""
 
     origin: SourceHistory
     destination: SourceHistory
     newest: Run
+    _below: tuple[TargetOffset, tuple[SourceOffset, Run] | None] | None = field(default=None, compare=False)
+
+    def below(self, target: TargetOffset) -> tuple[SourceOffset, Run] | None:
+        """As `records_below`, at the destination: one question asks for what lies below its log start as the other."""
+        known = self._below
+        if known is None or known[0] != target:
+            known = self._below = target, records_below(target, self.destination.history)
+        return known[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +144,7 @@ def _answer(
     if here < min(consumed.source_next, newest.last_record_end):
         notes.add(Outcome.LINEAGE_CHANGED)
     trimmed = None
-    below = records_below(low_watermark, history)
+    below = item.below(low_watermark)
     if below is not None and here < below[0]:
         trimmed = (here, below[0])
         here = below[0]

@@ -9,7 +9,7 @@ from itertools import starmap
 from typing import cast
 
 from parallax.domain.ids import SourceId, TargetOffset
-from parallax.domain.lineage_history import LineageHistory
+from parallax.domain.lineage_history import LineageHistory, Stretch
 from parallax.domain.progress import SourceHistory, SourcePosition, Span, consumed_spans, with_known_epochs
 
 
@@ -24,10 +24,6 @@ class SkipRange:
     def count(self) -> int:
         """The number of offsets to skip."""
         return self.end - self.start
-
-
-Stretch = tuple[int, int]
-"""Target offsets ``[start, end)``, as plain numbers: an answer has hundreds, and most end up in one range with others."""
 
 
 def skip_ranges(
@@ -78,8 +74,10 @@ def consumed_stretches(
     Returns:
         The offsets, in order, and where the first row begins that was not looked at for ``most_rows``; None: all were.
     """
-    found: list[Stretch] = []
     last = spans[-1][1]
+    if len(spans) == 1 and not spans[0][0]:
+        return history.stretches_below(last, start, end, most_rows)
+    found: list[Stretch] = []
     for number, (source_start, target_start, count) in enumerate(history.numbers_between(start, end)):
         if source_start >= last:
             break

@@ -41,6 +41,8 @@ def assert_equal(history: LineageHistory, other: LineageHistory, chance: Random)
         end = TargetOffset(chance.choice(far))
         assert list(other.between_targets(target, end)) == list(history.between_targets(target, end))
         assert list(other.numbers_between(target, end)) == list(history.numbers_between(target, end))
+        asked = (source, target, end, chance.choice([None, 1, 2, 9]))
+        assert other.stretches_below(*asked) == history.stretches_below(*asked)
 
 
 def compare(seeds: range) -> int:
