@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from offsetsvc.index.memory import LineageRows
 from offsetsvc.resume import skips as skips_of_service
 from offsetsvc.resume.skips import Limits, Skips, collect_skips
 from parallax.domain import skips as skips_module
@@ -18,22 +17,14 @@ from parallax.domain.ids import (
     UNKNOWN_EPOCH,
     Lineage,
     RegionName,
-    Route,
-    RoutePartition,
     SourceId,
     SourceOffset,
     TargetOffset,
     TopicId,
-    TopicName,
-    TopicPartition,
 )
-from parallax.domain.index_rows import LineageRecord
-from parallax.domain.lineages import LineageView
 from parallax.domain.progress import SourceHistory, SourcePosition, consumed_spans, with_known_epochs
 from parallax.domain.runs import Run
 from tests.worlds.block_worlds import in_blocks, made_up
-
-PLACE = TopicPartition(TopicName("trips"), 0)
 
 
 def question_of(seed: int) -> dict[str, Any]:
@@ -56,17 +47,7 @@ def question_of(seed: int) -> dict[str, Any]:
     destination = []
     for name in names:
         history = in_blocks(History(lineages[name], rows[name]), chance.choice([2, 5, 64]))
-        record = LineageRecord(
-            RoutePartition(Route(name, RegionName("b")), PLACE),
-            lineages[name],
-            0,
-            SourceOffset(0),
-            TargetOffset(0),
-            None,
-            1,
-        )
-        view = LineageView(record, None, None)
-        destination.append(LineageRows(view, SourceHistory(view.source, history)))
+        destination.append(SourceHistory(SourceId(name, lineages[name].source_topic_id), history))
     others, lost = made_up(chance, 10, small=True)
     origin = [
         SourceHistory(SourceId(name, TopicId(f"{name}-1")), History(lineages[name], others, lost))
@@ -74,8 +55,8 @@ def question_of(seed: int) -> dict[str, Any]:
         if chance.random() < 0.5
     ]
     positions = {
-        rows_of.view.source: _position(chance, at[rows_of.view.source.region])
-        for rows_of in destination
+        item.source: _position(chance, at[item.source.region])
+        for item in destination
         if chance.random() < 0.9
     }
     return {
@@ -102,12 +83,12 @@ def _position(chance: Random, most: int) -> SourcePosition:
 def by_records(question: dict[str, Any]) -> Skips:
     """The same, record by record."""
     start, limits = question["start"], question["limits"]
-    concerned = [rows for rows in question["destination"] if rows.view.source in question["positions"]]
+    concerned = [item for item in question["destination"] if item.source in question["positions"]]
     budget = max(1, limits.rows // max(1, len(concerned)))
     consumed: dict[int, SourceId] = {}
     cuts: list[int] = []
-    for rows in concerned:
-        source, history = rows.view.source, rows.history().history
+    for concerned_one in concerned:
+        source, history = concerned_one.source, concerned_one.history
         if not any(row.target_end > start for row in history.rows):
             continue
         same = [item for item in question["origin"] if item.source == source]
