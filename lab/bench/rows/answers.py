@@ -1,7 +1,8 @@
 """`GetFailoverOffset` over a million runs of three sources in Cassandra, for offsets drawn from the whole log.
 
-The service runs on one core. Each question names its own next offset, so no committed offset is asked for; few
-questions meet a stretch of rows that another one has read, so nearly all of them read Cassandra.
+The service runs on one core. Each question names its own next offset, so no committed offset is asked for. All are about one group, so
+that those under way at one time share the read of its last move. The service remembers all blocks of so many runs once they were asked
+for: what is measured is a warm one.
 """
 
 from __future__ import annotations
