@@ -86,12 +86,15 @@ class Commit:
         next_offset: None only with `Basis.POLICY`.
         observed_at_ms: when it was seen, milliseconds since the Unix epoch; None: for this call.
         leader_epoch: the partition's leader epoch that Kafka keeps with a commit (KIP-320); UNKNOWN_EPOCH: none.
+        read_epoch: a leader epoch of the log in which the group has read up to there, as a caller names it: it may be later
+            than that of the last record below. UNKNOWN_EPOCH: not told.
     """
 
     next_offset: TargetOffset | None
     basis: Basis
     observed_at_ms: int | None = None
     leader_epoch: int = UNKNOWN_EPOCH
+    read_epoch: int = UNKNOWN_EPOCH
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ class Commits:
         destination: where it goes: what was published there tells of the origin too.
         store: what is remembered of groups.
         own: the caller's positions, which outweigh everything.
+        read_epochs: leader epochs that go with them, see `Commit.read_epoch`.
     """
 
     def __init__(
@@ -41,7 +42,9 @@ class Commits:
         destination: ClusterName,
         store: GroupStore,
         own: Mapping[TopicPartition, TargetOffset],
+        read_epochs: Mapping[TopicPartition, int],
     ) -> None:
+        self._read_epochs = read_epochs
         self._group = group
         self._origin = origin
         self._destination = destination
@@ -78,7 +81,8 @@ class Commits:
             UnreadableRowError: the cluster is away, and what was seen there can't be read.
         """
         if partition in self._own:
-            return Commit(self._own[partition], Basis.CALLER)
+            read_epoch = self._read_epochs.get(partition, UNKNOWN_EPOCH)
+            return Commit(self._own[partition], Basis.CALLER, read_epoch=read_epoch)
         committed = self.read().get(partition)
         if committed is not None:
             return Commit(committed.next_offset, Basis.COMMITTED, leader_epoch=committed.leader_epoch)

@@ -12,6 +12,7 @@ from offsetsvc.resume.own import NO_OWN, NO_ROWS, OwnRoutes, none_of, of_regions
 from offsetsvc.resume.plans import PartitionPlan, PartitionPlans
 from offsetsvc.resume.skips import Limits, Skips, collect_skips
 from parallax.domain.ids import (
+    UNKNOWN_EPOCH,
     ClusterName,
     GroupName,
     RegionName,
@@ -141,7 +142,9 @@ class _PartitionAnswer:
         own, plan, there = self._question.own, self._plan, self._own_there.source
         at_origin, at_destination = [], []
         if own.out is not None:
-            at_origin += self._own_here.read_to(commit, self._question.commit.leader_epoch)
+            told = self._question.commit
+            epoch = told.read_epoch if told.leader_epoch == UNKNOWN_EPOCH else told.leader_epoch
+            at_origin += self._own_here.read_to(commit, epoch)
         if own.produced is not None or own.whole is not None:
             if own.back is None:
                 at_origin.append(none_of(there, commit))

@@ -62,6 +62,7 @@ class FailoverRequest:
 
     Attributes:
         positions: the caller's own next offsets at the origin.
+        read_epochs: leader epochs that go with these, see `Commit.read_epoch`.
         topics: only these; empty: all with a position.
         only: only this partition, which outweighs ``topics``.
         by_timestamp: None: never.
@@ -76,6 +77,7 @@ class FailoverRequest:
     only: TopicPartition | None = None
     by_timestamp: TimestampPolicy | None = None
     nearest_checkpoint: bool = False
+    read_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 class Failover:
@@ -253,7 +255,9 @@ class _Call:
         self._routes_in = routes_into(config, request.origin, is_read=own.out is not None)
         self._routes_out = routes_into(config, request.destination, is_read=own.back is not None)
         self._moves: Sequence[Progress] = ()
-        self._commits = Commits(request.group, self.origin, request.destination, groups, request.positions)
+        self._commits = Commits(
+            request.group, self.origin, request.destination, groups, request.positions, request.read_epochs
+        )
 
     def first_reads(self) -> list[Callable[[], object]]:
         """What everything begins with, to be read side by side; the views and `Commits` remember it."""

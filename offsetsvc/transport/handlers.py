@@ -101,6 +101,7 @@ class Handlers:
                 {item.topic_partition: item.next_offset for item in positions},
                 tuple(dict.fromkeys(TopicName(topic) for topic in request.topics)),
                 by_timestamp=messages.policy_from_pb(request),
+                read_epochs={item.topic_partition: item.leader_epoch for item in positions},
             ),
             call.deadline,
             record_move=request.record_move,

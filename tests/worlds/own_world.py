@@ -407,20 +407,18 @@ class OwnWorld:
                 self._watermark(copier)
             self._tell(everything=True)
         self._set_ends()
-        # A caller names no epoch: it is taken from rows, if they tell of it.
         here = self.log(self.at).slots[: self.position]
         epochs = [slot.epoch for slot in here if slot.name is not None]
-        copied = [
-            row for copier in self.copiers if copier.source == self.key(self.at) for row in copier.written
-        ]
-        brings = not self.epochs_known or (
-            not self.loses_tails and any(row.source_leader_epoch == epochs[-1] for row in copied if epochs)
-        )
+        # What a lost tail took of a caller's position can't be told.
+        brings = not self.loses_tails
         self.clusters[self.at].away = brings and self.draw.random() < 0.1
         positions = {}
+        named = {}
         if self.clusters[self.at].away or (brings and self.draw.random() < 0.3):
             positions = {ITEM: TargetOffset(self.position)}
-        request = FailoverRequest(GROUP, self.at, destination, positions, only=ITEM)
+            if epochs and self.epochs_known:
+                named = {ITEM: epochs[-1]}
+        request = FailoverRequest(GROUP, self.at, destination, positions, only=ITEM, read_epochs=named)
         with self.new_service() if self.clusters[self.at].away else nullcontext(self.service) as service:
             (answer,) = service.failover.answers(request, Deadline.after_ms(10_000), record_move=True)
         self.clusters[self.at].away = False
