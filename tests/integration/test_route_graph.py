@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import threading
 import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any, Self
@@ -14,19 +16,30 @@ import yaml
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from offsetsvc.metrics import ServiceMetrics
+from offsetsvc.service import UseCases
+from offsetsvc.transport.grpc_server import GrpcServer
+from parallax import FailoverConsumer
+from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.cli.init import RouteMode
 from parallax.config.config import Config
 from parallax.domain.ids import RegionName, Route, TopicName, aggregate_cluster, regional_cluster
+from parallax.identity.identity import Identity
 from replicator.copying.state import lost_of
 from replicator.graph_check import check_graph
 from replicator.kafka.layout import ensure_layout
 from replicator.kafka.run_log import KafkaRunLog
 from replicator.lease import Lease
 from replicator.shard import hold_lease
-from tests.support import Stack, unique_name
+from tests.memory.audit import MemoryAuditLog
+from tests.memory.cql import MemoryKeyspace, WrittenStores
+from tests.memory.groups import MemoryGroupStore, MemoryOperationJournal, MemoryPrimaryStore
+from tests.memory.index import MemoryMappingIndex
+from tests.support import Stack, poll_until, unique_name
 from tests.worlds.shard_harness import (
     PATIENCE_S,
     Harness,
+    Owner,
     check_rows,
     content,
     create,
@@ -354,3 +367,122 @@ def write(address: str, topic: str, values: list[str]) -> None:
     for value in values:
         producer.produce(topic, value=value, partition=0)
     assert producer.flush(PATIENCE_S) == 0
+
+
+class Moving:
+    """Routes that copy into an index, an offset service over it, and a group that reads at one of the regions."""
+
+    def __init__(self, config: Config, topic: str, harness: Harness, stack: ExitStack) -> None:
+        self.config = config
+        self.topic = topic
+        self._harness = harness
+        self._index = MemoryMappingIndex()
+        self._owners: dict[Route, Owner] = {}
+        self.delivered: list[str] = []
+        clusters = {
+            name: KafkaCluster(name, cluster, timeout_ms=10_000)
+            for name, cluster in config.aggregate_clusters().items()
+        }
+        service = stack.enter_context(
+            UseCases(
+                config,
+                RegionName(next(iter(config.regions))),
+                self._index,
+                MemoryGroupStore(),
+                clusters,
+                MemoryPrimaryStore(),
+                MemoryOperationJournal(),
+                WrittenStores(MemoryKeyspace()).status,
+                now_ms=lambda: int(time.time() * 1_000),
+                audit=MemoryAuditLog(),
+            )
+        )
+        server = GrpcServer(
+            service, ServiceMetrics(), address="127.0.0.1:0", identity=Identity(config.service.auth)
+        )
+        server.start()
+        stack.callback(server.stop, 0.0)
+        stack.callback(self.stop, *config.all_routes())
+        self.start(*config.all_routes())
+        self._consumer = stack.enter_context(
+            closing(
+                FailoverConsumer(
+                    {"group.id": unique_name("group"), "auto.commit.interval.ms": 50},
+                    clusters={name: self.address(name) for name in config.regions},
+                    region=next(iter(config.regions)),
+                    services=[f"127.0.0.1:{server.port}"],
+                )
+            )
+        )
+        self._consumer.subscribe([topic])
+
+    def address(self, region: str) -> str:
+        return self.config.cluster(aggregate_cluster(RegionName(region))).bootstrap_servers
+
+    def start(self, *routes: Route) -> None:
+        for route in routes:
+            lease = lease_of(self.config, route)
+            self._owners[route] = self._harness.own(self.config, self._index, lease)
+
+    def stop(self, *routes: Route) -> None:
+        for route in routes:
+            if route in self._owners:
+                self._owners.pop(route).finish()
+
+    def read_until(self, reached: Callable[[], bool], what: str) -> None:
+        """Deliver records until something holds."""
+
+        def step() -> bool:
+            for message in self._consumer.consume(100, 0.2):
+                assert message.error() is None
+                self.delivered.append((message.value() or b"").decode())
+            return reached()
+
+        poll_until(step, PATIENCE_S, what)
+
+    def read_more(self, count: int) -> None:
+        before = len(self.delivered)
+        self.read_until(lambda: len(self.delivered) >= before + count, f"{count} more records")
+
+    def move_to(self, region: str, late: Sequence[Route] = ()) -> None:
+        """Move; routes that stood still begin again once the group is there."""
+        self._consumer.move_to(region)
+        self.read_until(lambda: self._consumer.region == region, f"the move to {region}")
+        self.start(*late)
+        self.read_more(50)
+
+
+@pytest.mark.parametrize("shape", ["two-way", "standby"])
+def test_a_group_moves_there_and_back_and_reads_each_record_once(
+    infrastructure: Stack, topic_name: str, shape: str
+) -> None:
+    """Under load: once with both sides there, once while what it has read last is not copied, and back again."""
+    x, y = (unique_name(region) for region in "xy")
+    kafkas = {x: "regional-a", y: "aggregate-a"}
+    out, back = f"{x}->{y}", f"{y}->{x}"
+    config = in_both_roles(infrastructure, kafkas, [out, back] if shape == "two-way" else [out], topic_name)
+    if shape == "standby":
+        values = config.model_dump(mode="json", by_alias=True)
+        values["regions"][y] = {"aggregate": values["regions"][y]["cluster"]}
+        config = Config.model_validate(values)
+    sides = [
+        Harness(infrastructure, topic_name, clusters=(kafkas[of], kafkas[to])) for of, to in ((x, y), (y, x))
+    ]
+    for side in sides:
+        side.create(2)
+    with (
+        ExitStack() as stack,
+        Writing(sides if shape == "two-way" else [sides[0]] * 2, topic_name) as writing,
+    ):
+        group = Moving(config, topic_name, sides[0], stack)
+        group.read_more(200)
+        group.move_to(y)
+        group.move_to(x)
+        copying = Route.parse(out)
+        group.stop(copying)
+        group.read_more(200)
+        group.move_to(y, late=[copying])
+        group.move_to(x)
+        writing.__exit__()
+        group.read_until(lambda: len(group.delivered) >= len(writing.values), "all that was written")
+    assert sorted(group.delivered) == sorted(writing.values)
