@@ -54,8 +54,8 @@ Generation = tuple[Reached, ...]
 """How far the blocks of all leases of a route reach: what was read of blocks at one is all there until it changes."""
 
 
-_QUIET = 10
-"""So often a lease tells nothing until it is asked less often."""
+_QUIET = 3
+"""So often a lease tells nothing until it is asked less often: one that is at work tells something each second time at least."""
 
 
 Told = tuple[int, int]
