@@ -14,8 +14,8 @@ from parallax.errors import ParallaxError, UnknownGroupError
 from parallax.v1 import offsets_pb2 as pb
 from parallax.v1 import primaries_pb2
 
-MOST_PARTITIONS = 100
-"""Of a section."""
+MOST_ROWS, FEWEST_ROWS = 300, 10
+"""Partitions of the whole page, shared out among its sections; and of a section in any case."""
 T = TypeVar("T")
 _GRAVE = pb.EARLIEST_FALLBACK
 """Outcomes from here on are those that an operator has to look at."""
@@ -75,10 +75,10 @@ def look(reads: Reads, group: str, now_ms: int) -> GroupView:
         for item in found.clusters
         if any(position.HasField("next_offset") for position in item.positions)
     ]
-    sections = [_positions(item, now_ms) for item in found.clusters]
-    sections += [
-        _answers(reads, group, origin, target) for origin in at for target in clusters if target != origin
-    ]
+    moves = [(origin, target) for origin in at for target in clusters if target != origin]
+    most = max(FEWEST_ROWS, MOST_ROWS // max(1, len(clusters) + len(moves)))
+    sections = [_positions(item, now_ms, most) for item in found.clusters]
+    sections += [_answers(reads, group, origin, target, most) for origin, target in moves]
     try:
         primary = reads.get_primary(group)
     except ParallaxError as error:
@@ -89,9 +89,9 @@ def look(reads: Reads, group: str, now_ms: int) -> GroupView:
     )
 
 
-def _positions(found: pb.GetGroupPositionsResponse.ClusterPositions, now_ms: int) -> GroupSection:
+def _positions(found: pb.GetGroupPositionsResponse.ClusterPositions, now_ms: int, most: int) -> GroupSection:
     heading = f"At {found.cluster}"
-    shown, notes = _first(found.positions, found.positions)
+    shown, notes = _first(found.positions, found.positions, most)
     listing = Listing(
         columns=columns(
             "topic Topic | >partition Partition | >next_offset Next offset | >lag_offsets Lag | >high_watermark Log end"
@@ -127,7 +127,7 @@ def _position(item: pb.GroupPosition, now_ms: int) -> tuple[Cell, ...]:
     )
 
 
-def _answers(reads: Reads, group: str, origin: str, target: str) -> GroupSection:
+def _answers(reads: Reads, group: str, origin: str, target: str, most: int) -> GroupSection:
     heading = f"From {origin} to {target}"
     try:
         answer = reads.get_group_failover_offsets(group, to=at_cluster(target), origin=at_cluster(origin))
@@ -135,7 +135,7 @@ def _answers(reads: Reads, group: str, origin: str, target: str) -> GroupSection
         return GroupSection(heading, problem=str(error))
     except ParallaxError as error:
         return GroupSection(heading, problem=f"{error.code}: {error}")
-    shown, notes = _first(_by_gravity(answer), answer.offsets)
+    shown, notes = _first(_by_gravity(answer), answer.offsets, most)
     return GroupSection(
         heading,
         Listing(
@@ -150,11 +150,11 @@ def _answers(reads: Reads, group: str, origin: str, target: str) -> GroupSection
     )
 
 
-def _first(items: Iterable[T], whole: Sized) -> tuple[list[T], tuple[str, ...]]:
+def _first(items: Iterable[T], whole: Sized, most: int) -> tuple[list[T], tuple[str, ...]]:
     """Those that are shown, and what to say of the others."""
-    more = len(whole) - MOST_PARTITIONS
+    more = len(whole) - most
     notes = (f"{more:,} more partitions: parallax offsets GROUP has all.",) if more > 0 else ()
-    return list(islice(items, MOST_PARTITIONS)), notes
+    return list(islice(items, most)), notes
 
 
 def _by_gravity(answer: pb.GetGroupFailoverOffsetsResponse) -> Iterator[pb.FailoverOffset]:
