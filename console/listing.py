@@ -145,6 +145,8 @@ def moment(at_ms: int | None) -> str:
 def _plain(value: Any) -> Any:
     if value is None:
         return ""
+    if isinstance(value, list):
+        return " ".join("?" if item is None else str(item) for item in value)
     if isinstance(value, str) and value.startswith(_FORMULA):
         return f"'{value}"
     return value

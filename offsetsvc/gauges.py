@@ -101,6 +101,10 @@ class StoreGauges(Collector):
             drills = self._read_drills()
         except ParallaxError as error:
             up = self._noted(error) and up
+        try:
+            self._service.replication.remember_lags()
+        except ParallaxError as error:
+            up = self._noted(error) and up
         if primaries is not None:
             dual = {
                 group

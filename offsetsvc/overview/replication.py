@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -30,6 +31,8 @@ SILENT_AFTER_MS = 30_000
 """A driver tells every five seconds."""
 
 _MOST_PROBLEMS = 20
+_SAMPLES = 40
+"""Of each route's lag: ten minutes, at the pace at which the gauges are refreshed."""
 _MEMORY_S = 1.0
 _STATES = {name.removeprefix("PARTITION_").lower(): number for name, number in pb.PartitionState.items()}
 _UNKNOWN_LAG = -1
@@ -73,6 +76,7 @@ class ReplicationLists:
         self._clock = clock
         self._lock = threading.Lock()
         self._memory: dict[Route, tuple[float, Sequence[ShardReport]]] = {}
+        self._lags: dict[Route, deque[pb.LagSample]] = {}
 
     def routes(self, request: pb.ListReplicationRequest) -> pb.ListReplicationResponse:
         """A page of routes.
@@ -101,11 +105,39 @@ class ReplicationLists:
         now_ms = self._now_ms()
         return pb.ListReplicationResponse(
             routes=[
-                _route(route, self._config.source_cluster(route), found.get(route, RouteStatus()), now_ms)
+                _route(
+                    route,
+                    self._config.source_cluster(route),
+                    found.get(route, RouteStatus()),
+                    now_ms,
+                    self._lags_of(route),
+                )
                 for route in page
             ],
             next_after=next_after,
         )
+
+    def remember_lags(self) -> None:
+        """Take a sample of every route's lag; unknown where its driver told nothing lately.
+
+        Raises:
+            StoreUnavailableError: the store did not answer; there is no sample then.
+        """
+        routes = list(self._config.all_routes())
+        found, now_ms = self._status.shards(routes), self._now_ms()
+        for route in routes:
+            shards = found.get(route, RouteStatus()).shards
+            age_ms = _age_ms(shards, now_ms)
+            known = age_ms is not None and age_ms <= SILENT_AFTER_MS
+            sample = pb.LagSample(
+                at_ms=now_ms, lag_records=_sum(item.lag_records for item in shards) if known else None
+            )
+            with self._lock:
+                self._lags.setdefault(route, deque(maxlen=_SAMPLES)).append(sample)
+
+    def _lags_of(self, route: Route) -> list[pb.LagSample]:
+        with self._lock:
+            return list(self._lags.get(route, ()))
 
     def partitions(
         self, route: Route, request: pb.ListReplicationPartitionsRequest
@@ -170,7 +202,11 @@ def _key_of(place: str, *, by_lag: bool) -> _Key:
 
 
 def _route(
-    route: Route, source_cluster: ClusterName, status: RouteStatus, now_ms: int
+    route: Route,
+    source_cluster: ClusterName,
+    status: RouteStatus,
+    now_ms: int,
+    lags: Sequence[pb.LagSample],
 ) -> pb.RouteReplication:
     shards = status.shards
     newest = max(shards, key=lambda item: item.told_at_ms, default=None)
@@ -199,6 +235,7 @@ def _route(
         index_lag_ms=_most(item.index_lag_ms for item in shards),
         records=_sum(item.records for item in shards),
         bytes=_sum(item.size_bytes for item in shards),
+        lag_history=lags,
     )
 
 

@@ -115,7 +115,7 @@ class ListReplicationRequest(_message.Message):
     def __init__(self, prefix: _Optional[str] = ..., after: _Optional[str] = ..., limit: _Optional[int] = ..., region: _Optional[str] = ...) -> None: ...
 
 class RouteReplication(_message.Message):
-    __slots__ = ("route", "source_cluster", "target_cluster", "state", "problems", "owner", "age_ms", "shards", "shards_running", "partitions", "partitions_stopped", "lag_records", "latency_ms", "index_lag_ms", "records", "bytes")
+    __slots__ = ("route", "source_cluster", "target_cluster", "state", "problems", "owner", "age_ms", "shards", "shards_running", "partitions", "partitions_stopped", "lag_records", "latency_ms", "index_lag_ms", "records", "bytes", "lag_history")
     ROUTE_FIELD_NUMBER: _ClassVar[int]
     SOURCE_CLUSTER_FIELD_NUMBER: _ClassVar[int]
     TARGET_CLUSTER_FIELD_NUMBER: _ClassVar[int]
@@ -132,6 +132,7 @@ class RouteReplication(_message.Message):
     INDEX_LAG_MS_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
+    LAG_HISTORY_FIELD_NUMBER: _ClassVar[int]
     route: str
     source_cluster: str
     target_cluster: str
@@ -148,7 +149,16 @@ class RouteReplication(_message.Message):
     index_lag_ms: int
     records: int
     bytes: int
-    def __init__(self, route: _Optional[str] = ..., source_cluster: _Optional[str] = ..., target_cluster: _Optional[str] = ..., state: _Optional[_Union[RouteState, str]] = ..., problems: _Optional[_Iterable[str]] = ..., owner: _Optional[str] = ..., age_ms: _Optional[int] = ..., shards: _Optional[int] = ..., shards_running: _Optional[int] = ..., partitions: _Optional[int] = ..., partitions_stopped: _Optional[int] = ..., lag_records: _Optional[int] = ..., latency_ms: _Optional[int] = ..., index_lag_ms: _Optional[int] = ..., records: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+    lag_history: _containers.RepeatedCompositeFieldContainer[LagSample]
+    def __init__(self, route: _Optional[str] = ..., source_cluster: _Optional[str] = ..., target_cluster: _Optional[str] = ..., state: _Optional[_Union[RouteState, str]] = ..., problems: _Optional[_Iterable[str]] = ..., owner: _Optional[str] = ..., age_ms: _Optional[int] = ..., shards: _Optional[int] = ..., shards_running: _Optional[int] = ..., partitions: _Optional[int] = ..., partitions_stopped: _Optional[int] = ..., lag_records: _Optional[int] = ..., latency_ms: _Optional[int] = ..., index_lag_ms: _Optional[int] = ..., records: _Optional[int] = ..., bytes: _Optional[int] = ..., lag_history: _Optional[_Iterable[_Union[LagSample, _Mapping]]] = ...) -> None: ...
+
+class LagSample(_message.Message):
+    __slots__ = ("at_ms", "lag_records")
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    LAG_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    at_ms: int
+    lag_records: int
+    def __init__(self, at_ms: _Optional[int] = ..., lag_records: _Optional[int] = ...) -> None: ...
 
 class ListReplicationResponse(_message.Message):
     __slots__ = ("routes", "next_after")

@@ -235,6 +235,31 @@ def test_a_shard_that_was_never_told_of_is_missed() -> None:
     assert (told.state, list(told.problems)) == (pb.ROUTE_NOT_RUNNING, ["1 shards were never told of"])
 
 
+def test_a_route_tells_its_lag_as_it_went_and_a_silent_one_that_it_is_unknown() -> None:
+    world = World()
+    request = pb.ListReplicationRequest(prefix="a->b")
+    with world.service() as service:
+
+        def history() -> list[tuple[int, int | None]]:
+            [told] = service.replication.routes(request).routes
+            return [
+                (item.at_ms - NOW_MS, item.lag_records if item.HasField("lag_records") else None)
+                for item in told.lag_history
+            ]
+
+        assert history() == []
+        service.replication.remember_lags()
+        for lag in (0, 7):
+            world.status.save_shards([shard(0, lag_records=lag), shard(1, lag_records=lag)])
+            service.replication.remember_lags()
+        world.status.save_shards([shard(1, lag_records=7, told_at_ms=NOW_MS - 31_000)])
+        service.replication.remember_lags()
+        assert history() == [(0, None), (0, 0), (0, 14), (0, None)]
+        for _ in range(100):
+            service.replication.remember_lags()
+        assert len(history()) == 40
+
+
 def test_partitions_come_by_name_and_by_lag(client: OffsetClient) -> None:
     by_name = client.list_replication_partitions("a->b")
     assert [(item.topic, item.partition) for item in by_name.partitions] == [

@@ -119,6 +119,7 @@ def service(settings: MetricsSettings) -> ServiceMetrics:
                 drills=[overview_pb2.DrillSummary(ending="passed", started_at_ms=5_000)]
             )
         ),
+        replication=SimpleNamespace(remember_lags=lambda: None),
         moves=SimpleNamespace(unaudited=lambda: {"ReportProgress": 1}),
     )
     identity: Any = SimpleNamespace(keys_age_ms=lambda: 5_000)

@@ -336,7 +336,22 @@ def test_a_route_that_nobody_tells_of_is_unknown_and_not_zero() -> None:
     assert row["state"] == "unknown"
     assert {value for name, value in row.items() if name not in ("route", "state")} == {None}
     text = client.get("/routes").text
-    assert text.count("\u2013") == 8
+    assert text.count("\u2013") == 9
+
+
+def test_the_lag_of_the_last_minutes_is_drawn_and_what_was_unknown_is_a_dash() -> None:
+    reads = group_reads()
+    lags = (0, 100, None, 700, 10_000)
+    samples = [overview_pb2.LagSample(at_ms=number, lag_records=lag) for number, lag in enumerate(lags)]
+    reads.told["list_replication"] = overview_pb2.ListReplicationResponse(
+        routes=[overview_pb2.RouteReplication(route="a->b", lag_history=samples)]
+    )
+    client = Browser(reads)
+    page = read(client, "/routes")
+    assert "\u2581\u2581\u2013\u2581\u2588" in page.text
+    assert "10,000 at most" in page.text
+    assert client.get("/routes.json").json()["rows"][0]["lag_history"] == list(lags)
+    assert ",0 100 ? 700 10000," in client.get("/routes.csv").text
 
 
 def test_a_last_word_tells_its_age() -> None:

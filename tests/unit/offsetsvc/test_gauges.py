@@ -40,6 +40,8 @@ class Store:
         self.operations = SimpleNamespace(drills=self._drills)
         self.mapping = SimpleNamespace(routes=self._routes)
         self.primaries = SimpleNamespace(all=self._all)
+        self.replication = SimpleNamespace(remember_lags=self._remember)
+        self.remembered = 0
 
     def _routes(self, _deadline: object) -> pb.ListRoutesResponse:
         self._answer()
@@ -47,6 +49,11 @@ class Store:
         return pb.ListRoutesResponse(
             routes=[pb.RouteInfo(route="a->b", topics=topics), pb.RouteInfo(route="b->a")]
         )
+
+    def _remember(self) -> None:
+        if self.error is not None:
+            raise self.error
+        self.remembered += 1
 
     def _all(self) -> dict[GroupName, Any]:
         self._answer()
@@ -119,7 +126,7 @@ def test_the_store_is_down_for_its_own_errors_alone(error: ParallaxError, up: in
     gauges.refresh()
     found = scraped(gauges)
     assert found["store_up"] == up
-    assert found[f"refresh_failures_total,{error.code}"] == 3
+    assert found[f"refresh_failures_total,{error.code}"] == 4
     assert not any(name.startswith(("freshness", "moving_groups")) for name in found)
     store.error = None
     gauges.refresh()
