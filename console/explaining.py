@@ -13,7 +13,7 @@ from parallax.picture.model import Lane, Picture, PieceState, range_from
 from parallax.picture.table import rows
 from parallax.v1 import offsets_pb2 as pb
 
-MOST_ROWS = 100
+MOST_ROWS = 50
 """Of the table on the page; the files have all."""
 _COLUMNS = columns(
     "source Source | state State | >records Records | >source_start Source from | >source_end to"

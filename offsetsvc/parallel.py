@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from pathlib import Path
 from typing import TypeVar
 
@@ -99,7 +100,8 @@ class Concurrently:
         chosen = list(items)
         if len(chosen) == 1:
             return [task(chosen[0])]
-        futures = [self._executor.submit(task, item) for item in chosen]
+        # With the context of the call, which has its span.
+        futures = [self._executor.submit(copy_context().run, task, item) for item in chosen]
         try:
             return [future.result(timeout=self._deadline.remaining_s) for future in futures]
         except TimeoutError as error:

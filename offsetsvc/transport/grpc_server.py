@@ -34,6 +34,7 @@ from parallax.client.targets import AUDIT_SERVICE, MOVE_SERVICE, OVERVIEW_SERVIC
 from parallax.errors import ConfigError, ParallaxError
 from parallax.identity.identity import NOTHING_SHOWN, Identity, Shown
 from parallax.runtime.deadline import Deadline
+from parallax.runtime.tracing import received
 from parallax.v1 import (
     audit_pb2,
     audit_pb2_grpc,
@@ -229,6 +230,7 @@ class GrpcCalls:
                 self._turn(context, deadline),
                 _statuses(name, context),
                 self._metrics.request("grpc", name),
+                received(_headers(context), f"parallax.{name}", rpc__system="grpc", rpc__method=name),
             ):
                 return handler(request, Call(deadline, caller))
 
@@ -348,6 +350,10 @@ class _ForeignCalls(grpc.ServerInterceptor):  # type: ignore[type-arg] # it has 
         }
         make, behaviour = kinds[found.request_streaming, found.response_streaming]
         return make(behaviour, found.request_deserializer, found.response_serializer)
+
+
+def _headers(context: grpc.ServicerContext) -> list[tuple[str, str | bytes]]:
+    return [(str(key), value) for key, value in context.invocation_metadata() or ()]
 
 
 def shown_in(context: grpc.ServicerContext) -> Shown:

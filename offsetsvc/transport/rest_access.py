@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextvars import ContextVar
 
 from anyio import to_thread
@@ -16,6 +17,9 @@ from parallax.identity.identity import NOTHING_SHOWN, Shown
 
 SHOWN: ContextVar[Shown] = ContextVar("shown", default=NOTHING_SHOWN)
 """What the caller of the request under way has shown of itself."""
+
+HEADERS: ContextVar[Sequence[tuple[bytes, bytes]]] = ContextVar("headers", default=())
+"""Of the request under way."""
 
 _PAGE = "page"
 """In metrics, of all that is refused before it is looked at: its path is the caller's own word."""
@@ -40,6 +44,7 @@ class AskedFirst:
         if scope["type"] == "http":
             shown = shown_in(scope)
             SHOWN.set(shown)
+            HEADERS.set(scope["headers"])
             if self._access.asks and scope["path"] not in PAGES_FOR_ANYBODY:
                 try:
                     # In a thread: a token may name a key that has to be fetched.

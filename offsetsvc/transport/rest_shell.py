@@ -14,11 +14,12 @@ from offsetsvc.parallel import Turns
 from offsetsvc.service import UseCases
 from offsetsvc.transport.access import Access
 from offsetsvc.transport.handlers import Call, Handlers
-from offsetsvc.transport.rest_access import SHOWN
+from offsetsvc.transport.rest_access import HEADERS, SHOWN
 from offsetsvc.transport.rest_problems import problems
 from parallax.client.json import schema_of, to_json
 from parallax.domain.ids import names_a_cluster
 from parallax.runtime.deadline import Deadline
+from parallax.runtime.tracing import received
 from parallax.v1 import offsets_pb2 as pb
 
 _MOST_CALLS = 32
@@ -54,7 +55,12 @@ class Shell:
         with self._metrics.refusals("rest", name):
             caller = self._access.caller("rest", name, request, SHOWN.get)
         deadline = Deadline.after_ms(self._config.service.deadline_ms)
-        with self._turns.one(deadline), self._metrics.request("rest", name):
+        headers = ((key.decode("latin-1"), value.decode("latin-1")) for key, value in HEADERS.get())
+        with (
+            self._turns.one(deadline),
+            self._metrics.request("rest", name),
+            received(headers, f"parallax.{name}", rpc__system="rest", rpc__method=name),
+        ):
             return handler(request, Call(deadline, caller))
 
     def place(self, text: str) -> pb.Place:

@@ -20,6 +20,7 @@ from parallax.errors import (
 )
 from parallax.runtime.deadline import Deadline
 from parallax.runtime.retry import RetryPolicy, retry
+from parallax.runtime.tracing import sent, span
 from parallax.v1 import audit_pb2, moves_pb2, overview_pb2, primaries_pb2
 from parallax.v1 import offsets_pb2 as pb
 
@@ -111,6 +112,10 @@ class Targets:
             raise LimitError(
                 f"{method}: a request of {request.ByteSize()} bytes; the limit is {MAX_REQUEST_BYTES}"
             )
+        with span(f"parallax.{method}", kind="client", rpc__system="grpc", rpc__method=method):
+            return self._called(method, request, answer, timeout_ms)
+
+    def _called(self, method: str, request: Message, answer: type[Answer], timeout_ms: float) -> Answer:
         deadline = Deadline.after_ms(timeout_ms)
         told: ParallaxError | None = None
 
@@ -168,14 +173,15 @@ class Targets:
 
     def _shown(self, call: Any, request: Message, deadline: Deadline) -> Any:
         """One call with our token; once more with another one if a service does not take it any more."""
-        shown = self._credentials.metadata()
+        shown, traced = self._credentials.metadata(), sent()
         try:
-            return call(request, timeout=deadline.remaining_s, metadata=shown)
+            return call(request, timeout=deadline.remaining_s, metadata=(*shown, *traced))
         except grpc.RpcError as error:
             refused = cast("grpc.Call", error).code() is grpc.StatusCode.UNAUTHENTICATED
             if not refused or not self._credentials.renew(shown):
                 raise
-        return call(request, timeout=deadline.remaining_s, metadata=self._credentials.metadata())
+        renewed = self._credentials.metadata()
+        return call(request, timeout=deadline.remaining_s, metadata=(*renewed, *traced))
 
     def open_stream(
         self, method: str, answer: type[Message], request: Message, attempt: int, timeout_ms: float

@@ -25,6 +25,7 @@ from parallax.failover.steps import Moving
 from parallax.failover.timekeeper import StoppedError
 from parallax.failover.waiting import AbandonedError, Tell, Waiting
 from parallax.ports.audit import AuditedAct
+from parallax.runtime.tracing import span
 
 _log = structlog.get_logger(__name__)
 
@@ -88,7 +89,13 @@ class Mover:
     def move(self, move: Move, tell: Tell = lambda _words: None) -> Result:
         """Carry the move out, or go on with it where it was interrupted."""
         began_ms = self._outside.time.now_ms()
-        result = self._attempt(move, tell)
+        with span(
+            "parallax.move",
+            parallax__group=move.group,
+            parallax__origin=move.origin,
+            parallax__target=move.target,
+        ):
+            result = self._attempt(move, tell)
         took_ms = self._outside.time.now_ms() - began_ms
         self._end_act(result)
         _log.info(

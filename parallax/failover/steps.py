@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 
@@ -34,6 +35,7 @@ from parallax.failover.outside import Outside
 from parallax.failover.plan import Ending, MoveLimits, MovePlan, Result, make_plan, redelivered_beyond
 from parallax.failover.services import Positions
 from parallax.failover.waiting import POLL_S, AbandonedError, Tell, Waiting, behind
+from parallax.runtime.tracing import span
 
 _log = structlog.get_logger(__name__)
 _WRITE_ATTEMPTS = 3
@@ -94,17 +96,21 @@ class Moving:
             left: Commits = {}
             if self._move.kind is MoveKind.PLANNED:
                 before = self._record.snapshot.commits.get(self._move.origin)
-                left = self._waiting.for_members_to_leave(
-                    self._limits.drain_ms, seen=(self._begun_at_s, before)
-                )
-                arrived = self._plan_unless_consumed(left) or self._waiting.for_all_to_arrive(
-                    left, self._limits.catch_up_ms, self._record.assigned
-                )
+                with self._step("wait for members to leave"):
+                    left = self._waiting.for_members_to_leave(
+                        self._limits.drain_ms, seen=(self._begun_at_s, before)
+                    )
+                with self._step("wait for all to arrive"):
+                    arrived = self._plan_unless_consumed(left) or self._waiting.for_all_to_arrive(
+                        left, self._limits.catch_up_ms, self._record.assigned
+                    )
             else:
-                self._waiting.for_reports(fenced_at_s + self._limits.handover_ms / 1_000)
-                arrived = self._plan_unless_reported()
+                with self._step("wait for reports"):
+                    self._waiting.for_reports(fenced_at_s + self._limits.handover_ms / 1_000)
+                    arrived = self._plan_unless_reported()
             self._outside.time.go_on()
-            plan = self._write(arrived, left)
+            with self._step("write offsets"):
+                plan = self._write(arrived, left)
             self._outside.time.go_on()
         except AbandonedError as error:
             return self._abandon(str(error))
@@ -117,7 +123,10 @@ class Moving:
     def fence(self) -> float:
         """Record that the group moves; since when, on the command's clock."""
         self._waiting.tell("fencing")
-        self._fenced_as = self._outside.services.fence(self._move, self._reason, self._plan.fencing_number)
+        with self._step("fence"):
+            self._fenced_as = self._outside.services.fence(
+                self._move, self._reason, self._plan.fencing_number
+            )
         self._keep(step=Step.FENCED, fencing_number=self._fenced_as.decision.fencing_number)
         self._fenced_at_s = self._outside.time.clock()
         return self._fenced_at_s
@@ -295,8 +304,16 @@ class Moving:
 
     def _switch(self) -> None:
         self._waiting.tell("switching")
-        number = self._outside.services.settle(self._move, self._reason, self._record.fencing_number)
+        with self._step("switch"):
+            number = self._outside.services.settle(self._move, self._reason, self._record.fencing_number)
         self._keep(step=Step.DONE, fencing_number=number)
+
+    def _step(self, name: str) -> AbstractContextManager[object]:
+        return span(
+            f"parallax.move: {name}",
+            parallax__group=self._move.group,
+            parallax__move_id=self._record.operation_id,
+        )
 
     def _abandon(self, problem: str) -> Result:
         """Lift the fence: the group goes on where it was, unless somebody else has decided about it since."""

@@ -16,6 +16,8 @@ from types import FrameType
 
 import structlog
 
+from parallax.runtime.tracing import add_trace_ids
+
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -31,6 +33,7 @@ def configure_logging(*, json: bool = False, level: int = logging.INFO) -> None:
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
+            add_trace_ids,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.dict_tracebacks
             if as_json

@@ -22,6 +22,7 @@ from parallax.adapters.cassandra.gate import SilentStoreError, StoreGate
 from parallax.adapters.tls import CurrentContext, client_context, refusal
 from parallax.config.config import Cassandra
 from parallax.errors import ConfigError, ParallaxError, StoreUnavailableError
+from parallax.runtime.tracing import span
 
 
 class PasswordRefusedError(connection.ConnectionException):  # type: ignore[misc] # the driver has no types
@@ -440,7 +441,11 @@ class CassandraConnection:
         Raises:
             StoreUnavailableError: Cassandra did not answer in time, or has not answered others for a while.
         """
-        with self._gate.call(), _translated(doing):
+        with (
+            span("cassandra", kind="client", db__system__name="cassandra", parallax__doing=doing),
+            self._gate.call(),
+            _translated(doing),
+        ):
             yield
 
     # --- connecting --------------------------------------------------------------------------------------------

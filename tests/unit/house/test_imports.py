@@ -57,6 +57,8 @@ CONSUMER_MODULES = [
     "parallax.producer.producer",
 ]
 BASE_DEPENDENCIES = {"confluent_kafka", "grpc", "google", "structlog"}
+OPTIONAL = "opentelemetry"
+"""Used where it is installed (`parallax.runtime.tracing`)."""
 
 PLANNING_MODULES = ["replicator.leases.query", "syncjob.query"]
 """Preloaded by every kind of Spark's Python workers, also by those that plan and commit epochs."""
@@ -157,9 +159,15 @@ def test_a_consumer_needs_the_base_install_alone(name: str) -> None:
         found.partition(".")[0]
         for found in imported_with(name)
         if not is_ours(found)
-        and found.partition(".")[0] not in BASE_DEPENDENCIES | set(sys.stdlib_module_names)
+        and found.partition(".")[0] not in BASE_DEPENDENCIES | {OPTIONAL} | set(sys.stdlib_module_names)
     }
     assert not foreign, f"{name} needs {sorted(foreign)}, which a consumer does not install"
+
+
+@pytest.mark.parametrize("name", CONSUMER_MODULES)
+def test_a_consumer_does_without_what_is_optional(name: str) -> None:
+    program = f"import sys; sys.modules[{OPTIONAL!r}] = None; import {name}; from parallax.runtime import tracing; tracing.span('x')"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
 @pytest.mark.parametrize("name", PLANNING_MODULES)
