@@ -24,8 +24,8 @@ _MEMORY_S = 0.2
 
 _MOST_REMEMBERED = 10_000
 _WATCH_EVERY_S = 0.25
-_READING_S = 5.0
-"""Lists of what needs somebody share a reading of all decisions."""
+_READING_S = 20.0
+"""Lists of what needs somebody share a reading of all decisions, which is mostly that of the gauges, every 15 s by default."""
 
 MOST_REASON_CHARACTERS = 1_000
 """A reason is kept with its decision, and read whenever that is."""
@@ -108,7 +108,7 @@ class Primaries:
     def need_somebody(self, prefix: str, shown: Callable[[GroupName], bool]) -> Assignments:
         """The groups that move, are dual active or can't be read, as the last reading of all saw them.
 
-        All are read for it, so whoever looks within a few seconds shares a reading.
+        All are read for it, so whoever looks within `_READING_S` shares a reading.
 
         Raises:
             StoreUnavailableError: the store did not answer.
