@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,6 +19,7 @@ from parallax.config.console import ConsoleSettings
 from parallax.config.environment import override
 from parallax.config.mirror_maker_export import MirrorMakerExport
 from parallax.config.mistakes import describe, repeated_keys, yaml_mistake
+from parallax.config.pace import PACES, PaceName, Rests
 from parallax.config.secret import Secret, check_given_once, note_origins, read_secret
 from parallax.config.security import Security, StoreTls
 from parallax.config.topics import Names, RouteSettings, Topics, plain_route
@@ -148,9 +150,10 @@ class Replicator(Section):
     fetch_ahead_max_bytes: Annotated[int, Field(ge=1_048_576)] = 64 * 1024 * 1024
     """What one lease holds of the source, fetched and not yet sent, whatever the backlog; a single larger batch
     still passes."""
-    commit_min_interval_ms: Annotated[int, Field(ge=1)] = 2
-    """After a commit the next one waits so long at least, or a quarter of a millisecond for each partition that it had,
-    unless a bound below is reached (docs/decisions/0012-pace.md)."""
+    pace: PaceName = "balanced"
+    """What is worth more: that a record is soon there, or what brokers and copier work for it (docs/decisions/0012-pace.md)."""
+    commit_min_interval_ms: Annotated[int, Field(ge=1)] | None = None
+    """After a commit the next one waits so long at least, unless a bound below is reached; None: as the pace says."""
     commit_max_interval_ms: Annotated[int, Field(ge=5)] = 100
     commit_max_bytes: Annotated[int, Field(ge=65_536)] = 16 * 1024 * 1024
     watermark_interval_ms: Annotated[int, Field(ge=100)] = 1_000
@@ -180,6 +183,13 @@ class Replicator(Section):
         check_given_once(self)
         return self
 
+    @property
+    def rests(self) -> Rests:
+        """Of every lease."""
+        pace = PACES[self.pace]
+        least_ms = self.commit_min_interval_ms
+        return pace if least_ms is None else replace(pace, between_commits_ms=least_ms)
+
     def secret_of_spark(self) -> str | None:
         """The secret, as it is now.
 
@@ -191,9 +201,11 @@ class Replicator(Section):
     @field_validator("commit_max_interval_ms")
     @classmethod
     def _not_below_the_least(cls, longest_ms: int, info: ValidationInfo) -> int:
-        least_ms = info.data.get("commit_min_interval_ms")
+        least_ms, where = info.data.get("commit_min_interval_ms"), "replicator.commit_min_interval_ms"
+        if least_ms is None and (pace := info.data.get("pace")) is not None:
+            least_ms, where = PACES[pace].between_commits_ms, f"what replicator.pace {pace} rests"
         if least_ms is not None and longest_ms < least_ms:
-            raise ValueError(f"{longest_ms} is below replicator.commit_min_interval_ms ({least_ms})")
+            raise ValueError(f"{longest_ms} is below {where} ({least_ms:g})")
         return longest_ms
 
 

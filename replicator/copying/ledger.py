@@ -23,7 +23,6 @@ from replicator.lease import Lease, PartitionProgress, PartitionStatus
 
 log = structlog.get_logger(__name__)
 
-_PAUSE_PER_PARTITION_MS = 0.25
 MAX_RUNS_PER_TRANSACTION = 40_000
 """With as many the run-log entry still stays below Kafka's 1 MB."""
 _MANY_PIECES = 8
@@ -228,8 +227,9 @@ class Ledger:
 
         Each of them costs the target a marker, so many slow partitions are better committed less often.
         """
+        rests = self._settings.rests
         pause_ms = max(
-            self._settings.commit_min_interval_ms, self._last_commit_partitions * _PAUSE_PER_PARTITION_MS
+            rests.between_commits_ms, self._last_commit_partitions * rests.between_commits_per_partition_ms
         )
         return max(0.0, pause_ms - (self._clock.monotonic_ms() - self._last_commit_at))
 

@@ -230,5 +230,6 @@ class BatchConnector(KafkaConnector):
             connections,
             buffer_bytes=ahead,
             fetch_bytes=ahead // FETCH_SHARE,
+            rests=self._config.replicator.rests,
         )
         return self._chosen(lease, source)

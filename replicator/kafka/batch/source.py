@@ -14,6 +14,7 @@ from kafka.errors import for_code
 
 from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.adapters.kafka.wire import Connections, topic_uuid
+from parallax.config.pace import Rests
 from parallax.domain.ids import SourceOffset, TopicPartition
 from replicator.copying.ports import (
     Damaged,
@@ -34,10 +35,9 @@ from replicator.kafka.batch.fetches import Ahead, Fetches
 from replicator.kafka.refusals import NOT_ALLOWED, not_readable
 
 FETCH_WAIT_MS = 100
-REST_MS, REST_PER_PARTITION_MS = 4.0, 0.04
-"""After a small answer the next fetch waits so long, the greater of both: a steady stream of single records would
-otherwise be fetched one by one, which costs more of broker and copier than all else that becomes of them."""
 _SMALL_ANSWER_BYTES = 64 * 1024
+"""After less the next fetch waits: a steady stream of single records would otherwise be fetched one by one, which costs more
+of broker and copier than all else that becomes of them."""
 WHOLE_FROM_RECORDS = 64
 """Smaller batches are faster opened and merged than passed one by one (docs/decisions/0007-copy-paths.md)."""
 _RETRY_MS, _LONG_RETRY_MS = 100, 2_000
@@ -88,6 +88,7 @@ class BatchSource:
         connections: to the source's cluster; closed with this.
         buffer_bytes: no fetch begins while more is waiting to be copied.
         fetch_bytes: of one answer at first (`Fetches`). A single larger batch still arrives.
+        rests: tells how long to rest between fetches.
         whole_from_records: batches of fewer records are made into larger ones, unless they have many bytes.
     """
 
@@ -98,12 +99,14 @@ class BatchSource:
         *,
         buffer_bytes: int,
         fetch_bytes: int,
+        rests: Rests,
         whole_from_records: int = WHOLE_FROM_RECORDS,
     ) -> None:
         self._loop = loop
         self._connections = connections
         self._buffer_bytes = buffer_bytes
         self._fetches = Fetches(fetch_bytes, min(buffer_bytes // 2, _MOST_FETCH_BYTES))
+        self._rests = rests
         self._whole_from_records = whole_from_records
         self._reading: dict[TopicPartition, _Reading] = {}
         self._events: deque[_Event] = deque()
@@ -221,7 +224,8 @@ class BatchSource:
             self._fetches.answered(leader, answer.size_bytes, self._ahead.size_bytes)
             self._take_in(answer, asked)
             if answer.size_bytes < _SMALL_ANSWER_BYTES:
-                rest_ms = max(REST_MS, REST_PER_PARTITION_MS * len(asked))
+                rests = self._rests
+                rest_ms = max(rests.after_fetch_ms, rests.after_fetch_per_partition_ms * len(asked))
                 self._resting_until_s[leader] = time.monotonic() + rest_ms / 1_000
                 self._loop.after(rest_ms, self._wake)
             else:

@@ -172,6 +172,12 @@ def test_no_route_leads_into_a_region_without_an_aggregate_cluster(tmp_path: Pat
             "replicator: {commit_min_interval_ms: 200}\ncassandra:",
             ":10: replicator.commit_max_interval_ms: 100 is below replicator.commit_min_interval_ms (200)",
         ),
+        (
+            "cassandra:",
+            "replicator: {pace: throughput, commit_max_interval_ms: 10}\ncassandra:",
+            ":10: replicator.commit_max_interval_ms: 10 is below what replicator.pace throughput rests (20)",
+        ),
+        ("cassandra:", "replicator: {pace: fast}\ncassandra:", ":10: replicator.pace: "),
         ("  edge:", "  a:", ":8: key 'a' stands there twice, first in line 2"),
         (
             "  contact_points:",

@@ -150,7 +150,7 @@ def test_watermarks_are_no_reason_to_pause() -> None:
     world.clock.sleep_ms(world.settings.watermark_interval_ms)
     world.commit()
     assert len(world.target.entries[0].partitions) == 400
-    assert world.ledger.rest_ms == world.settings.commit_min_interval_ms
+    assert world.ledger.rest_ms == world.settings.rests.between_commits_ms
 
 
 def test_a_commit_of_nothing_leaves_the_pause_as_it_is() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from parallax.adapters.kafka.event_loop import EventLoop
+from parallax.config.pace import PACES, Rests
 from parallax.domain.ids import ClusterName, SourceOffset, TopicId, TopicName, TopicPartition
 from parallax.errors import ConfigError
 from replicator.copying.ports import NotAllowed, ReadFrom, RecordBlock
@@ -21,12 +22,13 @@ from replicator.format.block import BatchBlock, whole_block
 from replicator.format.compression import Compression
 from replicator.kafka.batch.exchange import Fetch, Fetched, FetchedPartition, Produce
 from replicator.kafka.batch.sender import LARGEST_REQUEST_BYTES, Sender
-from replicator.kafka.batch.source import REST_MS, BatchSource
+from replicator.kafka.batch.source import BatchSource
 from replicator.kafka.transactions.coordinator import ProducerState
 
 TOPIC_ID = uuid.UUID(int=7)
 CONCURRENT_TRANSACTIONS = 51
 SMALL_BYTES, LARGE_BYTES = 100, 200_000
+RESTS = PACES["balanced"]
 
 
 class Broker:
@@ -84,10 +86,13 @@ def loop() -> Iterator[EventLoop]:
     made.close()
 
 
+@pytest.mark.parametrize("pace", PACES.values(), ids=PACES)
 @pytest.mark.parametrize(("size", "rests"), [(SMALL_BYTES, True), (LARGE_BYTES, False)])
-def test_after_a_small_answer_the_next_fetch_waits(loop: EventLoop, size: int, *, rests: bool) -> None:
+def test_after_a_small_answer_the_next_fetch_waits(
+    loop: EventLoop, size: int, pace: Rests, *, rests: bool
+) -> None:
     broker = Broker()
-    source = BatchSource(loop, broker, buffer_bytes=10_000_000, fetch_bytes=1_000_000)  # type: ignore[arg-type]
+    source = BatchSource(loop, broker, buffer_bytes=10_000_000, fetch_bytes=1_000_000, rests=pace)  # type: ignore[arg-type]
     topic_id = TopicId(urlsafe_b64encode(TOPIC_ID.bytes).decode().rstrip("="))
     source.take({item(0): ReadFrom(topic_id=topic_id, source_next=SourceOffset(0), leader_epoch=-1)})
     source.poll(100, 1)
@@ -99,13 +104,14 @@ def test_after_a_small_answer_the_next_fetch_waits(loop: EventLoop, size: int, *
     while len(broker.requests) == 1 and time.monotonic() < deadline:
         source.poll(100, 50)
     sent_at = broker.requests[1][2]
-    assert (sent_at - answered_at >= REST_MS / 1_000) is rests
+    assert not rests or sent_at - answered_at >= pace.after_fetch_ms / 1_000
+    assert rests or source._resting_until_s == {}
 
 
 @pytest.mark.parametrize(("size", "waits"), [(SMALL_BYTES, True), (LARGE_BYTES, False)])
 def test_while_many_tiny_batches_wait_no_fetch_begins(loop: EventLoop, size: int, *, waits: bool) -> None:
     broker = Broker()
-    source = BatchSource(loop, broker, buffer_bytes=10**9, fetch_bytes=1_000_000)  # type: ignore[arg-type]
+    source = BatchSource(loop, broker, buffer_bytes=10**9, fetch_bytes=1_000_000, rests=RESTS)  # type: ignore[arg-type]
     topic_id = TopicId(urlsafe_b64encode(TOPIC_ID.bytes).decode().rstrip("="))
     start = ReadFrom(topic_id=topic_id, source_next=SourceOffset(0), leader_epoch=-1)
     source.take({item(number): start for number in range(400)})
@@ -145,7 +151,7 @@ class TwoBrokers(Broker):
 
 def test_a_broker_that_does_not_answer_holds_up_no_partition_of_another_one(loop: EventLoop) -> None:
     brokers = TwoBrokers()
-    source = BatchSource(loop, brokers, buffer_bytes=10_000_000, fetch_bytes=1_000_000)  # type: ignore[arg-type]
+    source = BatchSource(loop, brokers, buffer_bytes=10_000_000, fetch_bytes=1_000_000, rests=RESTS)  # type: ignore[arg-type]
     topic_id = TopicId(urlsafe_b64encode(TOPIC_ID.bytes).decode().rstrip("="))
     start = ReadFrom(topic_id=topic_id, source_next=SourceOffset(0), leader_epoch=-1)
     source.take({item(number): start for number in range(2)})
@@ -235,7 +241,7 @@ def test_an_id_that_may_not_be_written_under_is_named(loop: EventLoop) -> None:
 
 def test_a_partition_that_may_not_be_read_is_told_of_and_left_until_it_is_taken_anew(loop: EventLoop) -> None:
     broker = Broker()
-    source = BatchSource(loop, broker, buffer_bytes=10_000_000, fetch_bytes=1_000_000)  # type: ignore[arg-type]
+    source = BatchSource(loop, broker, buffer_bytes=10_000_000, fetch_bytes=1_000_000, rests=RESTS)  # type: ignore[arg-type]
     topic_id = TopicId(urlsafe_b64encode(TOPIC_ID.bytes).decode().rstrip("="))
     start = ReadFrom(topic_id=topic_id, source_next=SourceOffset(0), leader_epoch=-1)
     source.take({item(number): start for number in range(2)})
@@ -327,6 +333,7 @@ def test_a_batch_keeps_its_answer_only_if_it_is_most_of_it(
         broker,
         buffer_bytes=10_000_000,
         fetch_bytes=1_000_000,
+        rests=RESTS,
         whole_from_records=0,  # type: ignore[arg-type]
     )
     topic_id = TopicId(urlsafe_b64encode(TOPIC_ID.bytes).decode().rstrip("="))
@@ -373,7 +380,7 @@ def test_each_broker_has_its_own_turn_of_partitions(loop: EventLoop) -> None:
             self.answers.append(answered)
 
     brokers = TwoBrokers()
-    source = BatchSource(loop, brokers, buffer_bytes=10**9, fetch_bytes=1_000_000)  # type: ignore[arg-type]
+    source = BatchSource(loop, brokers, buffer_bytes=10**9, fetch_bytes=1_000_000, rests=RESTS)  # type: ignore[arg-type]
     topic_id = TopicId(urlsafe_b64encode(TOPIC_ID.bytes).decode().rstrip("="))
     start = ReadFrom(topic_id=topic_id, source_next=SourceOffset(0), leader_epoch=-1)
     source.take({item(number): start for number in range(8)})
