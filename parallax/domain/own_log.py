@@ -19,6 +19,9 @@ from parallax.domain.runs import LostRange, Run
 
 _BEYOND_ALL = TargetOffset(2**62)
 
+_LATER_THAN_ALL = 2**31 - 1
+"""The leader epoch of a log of which nothing was copied yet: a group may have read epochs that no route has."""
+
 
 class OwnLog(LineageHistory):
     """The own records of a cluster as a lineage of itself: every row begins at one offset on both sides.
@@ -233,8 +236,7 @@ def own_truncations(
             continue  # the copies were lost, not the originals: the same records were read again
         # Watermarks tell of epochs, too. Nothing of the newer log may have been copied yet.
         known = max((epoch for epoch, _ in older.epoch_ends), default=UNKNOWN_EPOCH)
-        following = UNKNOWN_EPOCH if known == UNKNOWN_EPOCH else known + 1
-        began = min((epoch for epoch in after if epoch > known), default=following)
+        began = min((epoch for epoch in after if epoch > known), default=_LATER_THAN_ALL)
         lost.append(TargetTruncation(TargetOffset(cut), TargetOffset(newest.source_end), began))
     return lost
 
