@@ -14,7 +14,7 @@ from lab.bench.rows.moves import MoveRow
 from lab.bench.rows.operators import OperatorsRow
 from lab.bench.rows.start import StartRow
 from lab.bench.rows.steady import SteadyRow
-from lab.bench.sides import BOTH, WITH_EXACTLY_ONCE, WITH_PLAIN_TEXT, WITH_RECORD_PATH
+from lab.bench.sides import BOTH, WITH_EXACTLY_ONCE, WITH_PACES, WITH_PLAIN_TEXT, WITH_RECORD_PATH
 
 _WINDOW_S = 30.0
 
@@ -51,6 +51,7 @@ FULL: Mapping[str, Row] = {
     "single-records": _tiny("batches of 1 record", "170 B JSON, lz4, batches of 1 record", 600_000.0),
     "steady-2000": SteadyRow("2,000 records/s, both peers", window_s=_WINDOW_S),
     "steady-20000": SteadyRow("20,000 records/s", per_s=20_000, window_s=_WINDOW_S),
+    "paces": SteadyRow("2,000 records/s, each pace", sides=WITH_PACES, window_s=_WINDOW_S),
     # Sources and targets over TLS on both sides; Parallax in plain text besides, on the same brokers.
     "tls-catch-up": CatchUpRow("over TLS, 128 KiB batches", sides=WITH_PLAIN_TEXT, tls=True),
     # What the proxy itself costs.

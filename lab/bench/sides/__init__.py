@@ -15,7 +15,13 @@ from lab.bench.stage import BenchStage, await_true
 from lab.stack.process import ManagedProcess, ProcessState
 
 Side = Literal[
-    "parallax", "parallax_record_path", "parallax_plain_text", "mirrormaker2", "mirrormaker2_exactly_once"
+    "parallax",
+    "parallax_record_path",
+    "parallax_plain_text",
+    "parallax_latency_pace",
+    "parallax_throughput_pace",
+    "mirrormaker2",
+    "mirrormaker2_exactly_once",
 ]
 
 NO_GROUPS = "none"
@@ -25,6 +31,14 @@ BOTH: tuple[Side, ...] = ("parallax", "mirrormaker2")
 WITH_EXACTLY_ONCE: tuple[Side, ...] = (*BOTH, "mirrormaker2_exactly_once")
 WITH_RECORD_PATH: tuple[Side, ...] = (*BOTH, "parallax_record_path")
 WITH_PLAIN_TEXT: tuple[Side, ...] = (*BOTH, "parallax_plain_text")
+WITH_PACES: tuple[Side, ...] = (*WITH_EXACTLY_ONCE, "parallax_latency_pace", "parallax_throughput_pace")
+
+_OWN_SETTINGS: Mapping[Side, Mapping[str, str]] = {
+    "parallax_record_path": {"copy_path": "record"},
+    "parallax_latency_pace": {"pace": "latency"},
+    "parallax_throughput_pace": {"pace": "throughput"},
+}
+"""Of the section `replicator`."""
 
 
 def is_parallax(side: Side) -> bool:
@@ -138,14 +152,13 @@ class Copier:
             )
 
     def _parallax(self, topics: Sequence[str], options: CopierOptions) -> ManagedProcess:
-        path = {"copy_path": "record"} if self.side == "parallax_record_path" else {}
         stack = self._stage.stack
         write_config(
             self.config,
             stack,
             topics=tuple(topics),
             routes=tuple(f"{source}->{target}" for source, target in options.routes),
-            settings={**path, **options.replicator},
+            settings={**_OWN_SETTINGS.get(self.side, {}), **options.replicator},
             bootstrap=options.bootstrap,
             authority=options.authority,
             groups=() if options.groups == NO_GROUPS else (options.groups,),

@@ -121,7 +121,9 @@ def test_the_machine_is_described() -> None:
 def test_every_row_is_known_by_one_name_and_its_data_exist() -> None:
     rows = [*MAIN, *FULL.values()]
     assert len({slug(row.name) for row in rows}) == len(rows)
-    assert set(get_args(Side)) == {side for row in rows if isinstance(row, CatchUpRow) for side in row.sides}
+    assert set(get_args(Side)) == {
+        side for row in rows if isinstance(row, CatchUpRow | SteadyRow) for side in row.sides
+    }
     for row in rows:
         assert row.place.regions
         if isinstance(row, CatchUpRow):
