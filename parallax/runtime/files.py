@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -16,6 +17,10 @@ T = TypeVar("T")
 
 _log = structlog.get_logger(__name__)
 
+_WRITTEN_WITHIN_S = 0.3
+"""Files of a rotation are written one after the other within less than this."""
+_LOOK_EVERY_S, _LONGEST_WAIT_S = 0.01, 2.0
+
 _Signature = tuple[tuple[int, int, int, int] | None, ...]
 
 
@@ -27,7 +32,8 @@ class Reread(Generic[T]):
 
     Args:
         paths: the files.
-        make: reads them; whatever it raises at the first time is the caller's, later it is logged.
+        make: reads them; whatever it raises at the first time is the caller's, later it is logged. Files that were changed a moment
+            ago may be about to be changed again: they are waited for until they stand still.
     """
 
     def __init__(self, paths: Sequence[str | os.PathLike[str]], make: Callable[[], T]) -> None:
@@ -35,8 +41,7 @@ class Reread(Generic[T]):
         self._make = make
         self._lock = threading.Lock()
         self._warned: _Signature | None = None
-        self._signature = self._look()
-        self._value = make()
+        self._signature, self._value = self._first()
 
     def get(self) -> T:
         """The value of the files as they are now, or the last good one."""
@@ -45,6 +50,20 @@ class Reread(Generic[T]):
             if signature != self._signature:
                 self._renew(signature)
             return self._value
+
+    def _first(self) -> tuple[_Signature, T]:
+        ends_at_s = time.monotonic() + _LONGEST_WAIT_S
+        while True:
+            signature = self._look()
+            try:
+                return signature, self._make()
+            except Exception:
+                now_s = time.time()
+                ages_s = [now_s - found[2] / 1e9 for found in self._look() if found is not None]
+                written = any(0 <= age_s < _WRITTEN_WITHIN_S for age_s in ages_s)
+                if not written or time.monotonic() > ends_at_s:
+                    raise
+            time.sleep(_LOOK_EVERY_S)
 
     def _renew(self, signature: _Signature) -> None:
         try:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -51,3 +53,39 @@ def test_at_first_the_caller_learns_what_is_wrong(path: Path) -> None:
     path.write_text("none", encoding="utf-8")
     with pytest.raises(ValueError, match="none"):
         number_in(path)
+
+
+def test_files_that_are_just_being_written_are_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "number"
+    path.write_text("", encoding="utf-8")
+    looked = threading.Event()
+
+    def read() -> int:
+        try:
+            return int(path.read_text(encoding="utf-8"))
+        finally:
+            looked.set()
+
+    def write() -> None:
+        assert looked.wait(10)
+        path.write_text("7", encoding="utf-8")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert Reread([path], read).get() == 7
+    writer.join()
+
+
+def test_files_that_stand_still_and_do_not_fit_are_told_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "number"
+    path.write_text("", encoding="utf-8")
+    os.utime(path, (1_000, 1_000))
+    reads = []
+
+    def read() -> int:
+        reads.append(1)
+        return int(path.read_text(encoding="utf-8"))
+
+    with pytest.raises(ValueError, match="invalid literal"):
+        Reread([path], read)
+    assert reads == [1]
