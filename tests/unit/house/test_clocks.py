@@ -18,6 +18,7 @@ REASONS_TO_LOOK_AT_IT = {
     "parallax.upkeep.settings": "which records a shorter retention takes, which goes by the brokers' time; nothing is stored",
     "parallax.producer.delivery": "a record bears its producer's time",
     "parallax.runtime.deadline": "tells it",
+    "parallax.runtime.files": "whether a file was changed a moment ago, which its system counts by it; nothing is stored",
     "parallax.testing.regions": "a record bears its producer's time",
     "replicator.kafka.run_log": "when an entry was committed: how old answers are, and in which hour and day the index keeps its "
     "rows, so that a wrong clock makes answers early; and leases, which are bounded by an epoch",
