@@ -16,13 +16,11 @@ remembered may be used; its age bounds only how much earlier an answer can be. T
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Generic, TypeVar, cast
+from typing import TypeVar, cast
 
 from offsetsvc.index.flights import Flights
 from parallax.domain.block_history import BlockHistory
@@ -41,9 +39,9 @@ from parallax.domain.lineages import LineageView, TopicLineages, lineages_that_c
 from parallax.domain.progress import SourceHistory
 from parallax.domain.runs import LostRange
 from parallax.ports.index import MappingIndexReader
+from parallax.runtime.newest import Newest
 
 T = TypeVar("T")
-K = TypeVar("K", bound=Hashable)
 
 MAX_AGE_MS = 100.0
 """Half of the default interval at which rows are written: an answer is no older than it could be anyway."""
@@ -66,35 +64,6 @@ class LineageRows:
     def history(self) -> SourceHistory:
         """Its rows, with every lost range."""
         return self.source_history
-
-
-class Newest(Generic[K, T]):
-    """What was used last, as much as is bounded. Safe to use from several threads.
-
-    Args:
-        most: remembered.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._lock = threading.Lock()
-        self._values: OrderedDict[K, T] = OrderedDict()
-
-    def get(self, key: K) -> T | None:
-        """What is remembered of it, if it is."""
-        with self._lock:
-            value = self._values.get(key)
-            if value is not None:
-                self._values.move_to_end(key)
-            return value
-
-    def put(self, key: K, value: T) -> None:
-        """Remember it."""
-        with self._lock:
-            self._values[key] = value
-            self._values.move_to_end(key)
-            while len(self._values) > self._most:
-                self._values.popitem(last=False)
 
 
 class IndexMemory:

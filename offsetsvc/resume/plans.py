@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from offsetsvc.index.memory import LineageRows, Newest
+from offsetsvc.index.memory import LineageRows
 from parallax.domain.ids import ClusterName, RegionName, TargetOffset, TopicPartition
 from parallax.domain.index_rows import StampedRow
 from parallax.domain.lineages import LineageView
 from parallax.domain.place import rows_end
 from parallax.domain.plain import PlainPartition, plain_partition
 from parallax.domain.progress import SourceHistory
+from parallax.runtime.newest import Newest
 
 MOST_PLANS = 5_000
 """Remembered."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from parallax.domain.block_history import BlockHistory
@@ -23,6 +22,7 @@ from parallax.index.directory import Blocks, StoredTable
 from parallax.index.tails import Tails, TurnRows
 from parallax.ports.blocks import BlocksOf, TurnsWanted
 from parallax.ports.index import MappingStore
+from parallax.runtime.newest import Newest
 
 _BEYOND_ALL = TargetOffset((1 << 63) - 1)
 
@@ -55,7 +55,9 @@ class BlockIndex:
         self._blocks = Blocks(store)
         self._lock = threading.Lock()
         self._read_at_s: dict[Route, float] = {}
-        self._topics: OrderedDict[tuple[Route, TopicName], tuple[RouteTopic, int, RouteTopic]] = OrderedDict()
+        self._topics: Newest[tuple[Route, TopicName], tuple[RouteTopic, int, RouteTopic]] = Newest(
+            _MOST_TOPICS
+        )
         """What was told of a topic, at which number of `Tails.told`, and what it is with turns."""
 
     # --- whole topics --------------------------------------------------------------------------------------
@@ -75,19 +77,13 @@ class BlockIndex:
     def _route_topic(self, route: Route, topic: TopicName, told: RouteTopic) -> RouteTopic:
         """What was told of a topic, with turns; the very same as long as both say the same."""
         number, key = self._tails.told(route), (route, topic)
-        with self._lock:
-            known = self._topics.get(key)
-            if known is not None and known[1] == number and known[0] == told:
-                self._topics.move_to_end(key)
-                return known[2]
+        known = self._topics.get(key)
+        if known is not None and known[1] == number and known[0] == told:
+            return known[2]
         found = RouteTopic(told.records, self._with_turns(route, told))
         if known is not None and known[2] == found:
             found = known[2]
-        with self._lock:
-            self._topics[key] = told, number, found
-            self._topics.move_to_end(key)
-            while len(self._topics) > _MOST_TOPICS:
-                self._topics.popitem(last=False)
+        self._topics.put(key, (told, number, found))
         return found
 
     def _with_turns(self, route: Route, told: RouteTopic) -> Mapping[tuple[int, Lineage], StampedRow]:

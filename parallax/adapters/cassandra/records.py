@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 
 from parallax.adapters.cassandra.codec import (
@@ -29,6 +27,7 @@ from parallax.domain.ids import (
 from parallax.domain.index_rows import LineageRecord, RouteTopic, RowBatch, StampedRow
 from parallax.domain.runs import LostRange
 from parallax.ports.index import STOPS_KEPT_S
+from parallax.runtime.newest import Newest
 
 _ROWS_PER_STATEMENT = 16
 """Newest rows of one topic lie in one partition of the table, and so many stay below Cassandra's warning of 5 KiB."""
@@ -43,11 +42,9 @@ class CassandraRecords:
     def __init__(self, connection: CassandraConnection, keyspace: str, settings: Index) -> None:
         self._connection = connection
         self._settings = settings
-        self._told_lock = threading.Lock()
-        """Guards what was told; nothing is asked of the store under it."""
-        self._told_topics: OrderedDict[
+        self._told_topics: Newest[
             tuple[Route, TopicName], tuple[Sequence[Row], Sequence[Row], RouteTopic]
-        ] = OrderedDict()
+        ] = Newest(_MOST_TOLD)
         key = "route, topic, partition, lineage"
         self._insert_newest_cql = (
             f"INSERT INTO {keyspace}.newest_told ({key}, body) VALUES (?, ?, ?, ?, ?) USING TIMESTAMP ?"
@@ -175,16 +172,11 @@ class CassandraRecords:
         self, route: Route, topic: TopicName, records: Sequence[Row], newest: Sequence[Row]
     ) -> RouteTopic:
         """What rows say of a topic; the very same as long as the same rows come: they are read all the time, and change seldom."""
-        with self._told_lock:
-            known = self._told_topics.get((route, topic))
+        known = self._told_topics.get((route, topic))
         if known is not None and known[0] == records and known[1] == newest:
             return known[2]
         found = RouteTopic(_records(route, topic, records), _newest(newest))
-        with self._told_lock:
-            self._told_topics[route, topic] = records, newest, found
-            self._told_topics.move_to_end((route, topic))
-            while len(self._told_topics) > _MOST_TOLD:
-                self._told_topics.popitem(last=False)
+        self._told_topics.put((route, topic), (records, newest, found))
         return found
 
     def lost_ranges(
