@@ -58,6 +58,21 @@ class OwnRoutes:
         return OwnRows.of(source, self.back, origin)
 
     @property
+    def there(self) -> bool:
+        """Whether the destination is a source by itself."""
+        return self.produced is not None or self.whole is not None
+
+    def regions(self, sources: Sequence[RegionName]) -> list[RegionName]:
+        """The regions whose records lie at the destination.
+
+        Args:
+            sources: those that routes bring.
+        """
+        if self.whole is not None:
+            return [self.whole]
+        return [*sources] if self.produced is None else [*sources, self.produced]
+
+    @property
     def at_all(self) -> bool:
         """Whether either cluster has records that were produced there, or is copied from."""
         return self != NO_OWN

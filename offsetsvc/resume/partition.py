@@ -145,7 +145,7 @@ class _PartitionAnswer:
             told = self._question.commit
             epoch = told.read_epoch if told.leader_epoch == UNKNOWN_EPOCH else told.leader_epoch
             at_origin += self._own_here.read_to(commit, epoch)
-        if own.produced is not None or own.whole is not None:
+        if own.there:
             if own.back is None:
                 at_origin.append(none_of(there, commit))
             lost = self._question.destination.lineages.truncations(self._question.topic_partition.partition)
@@ -342,7 +342,7 @@ class _PartitionAnswer:
         for item in place.sources:
             stamped = newest.get(item.source.region)
             freshness_ms = None if stamped is None else max(0, self._now_ms - stamped.committed_at_ms)
-            if item.source == self._own_there.source and (own.whole or own.produced) and own.back:
+            if item.source == self._own_there.source and own.there and own.back:
                 freshness_ms = 0  # its records are there as soon as they are produced
             pending = 0 if item.pending is None else item.pending[1] - item.pending[0]
             views.append(

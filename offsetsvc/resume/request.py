@@ -371,11 +371,8 @@ class _Call:
 
     def _sources(self, topic: TopicName, shared: _Shared, own: OwnRoutes) -> list[RegionName]:
         """The regions whose records of the topic come to the destination, came there once, or are produced there."""
-        if own.whole is not None:
-            return [own.whole]
         routes = [route for route in self._routes_out if self._copies(topic, shared, route)]
-        sources = [route.source for route in routes or self._routes_out]
-        return sources if own.produced is None else [*sources, own.produced]
+        return own.regions([route.source for route in routes or self._routes_out])
 
     def _lineages(
         self,

@@ -117,16 +117,14 @@ class SkipWatches:
         origin_rows = self._origin_rows(request, own)
         origin = [item.history() for item in origin_rows if item.view.source in request.progress]
         destination = [] if own.whole else [item.history() for item in rows]
-        if own.whole or own.produced:
+        if own.there:
             there = SourceId(region_of(request.cluster), request.topic_id)
             destination += own.at_destination(there, origin_rows).consumed_before(
                 request.progress.get(there), self._lost(routes, request)
             )
         topic = request.topic_partition.topic
         choosing = [route for route in routes if self._config.route_topics(route).make(topic)]
-        regions = [route.source for route in choosing or routes] if own.whole is None else [own.whole]
-        if own.whole is None and own.produced is not None:
-            regions.append(own.produced)
+        regions = own.regions([route.source for route in choosing or routes])
         place = self._pending(request, regions, origin, destination)
         pending_records = sum(
             answer.pending[1] - answer.pending[0] for answer in place.sources if answer.pending is not None

@@ -6,7 +6,7 @@ an application with an SDK of its own, or ``opentelemetry-instrument parallax se
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -36,7 +36,7 @@ def span(name: str, *, kind: str = "internal", **attributes: Attribute) -> Abstr
     return trace.get_tracer(_SCOPE).start_as_current_span(
         name,
         kind=trace.SpanKind[kind.upper()],
-        attributes={key.replace("__", "."): value for key, value in attributes.items()},
+        attributes=_dotted(attributes),
     )
 
 
@@ -66,9 +66,13 @@ def received(headers: Iterable[tuple[str, Any]], name: str, **attributes: Attrib
         name,
         context=propagate.extract(carrier),
         kind=trace.SpanKind.SERVER,
-        attributes={key.replace("__", "."): value for key, value in attributes.items()},
+        attributes=_dotted(attributes),
     ):
         yield
+
+
+def _dotted(attributes: Mapping[str, Attribute]) -> dict[str, Attribute]:
+    return {name.replace("__", "."): value for name, value in attributes.items()}
 
 
 def add_trace_ids(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
