@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from pathlib import Path
 from typing import TypeVar
 
-from parallax.errors import DeadlineError, ServiceUnavailableError
+from parallax.errors import DeadlineError, ServiceUnavailableError, StoreUnavailableError, UnavailableError
 from parallax.runtime.deadline import Deadline
 
 Item = TypeVar("Item")
@@ -63,6 +63,31 @@ class Turns:
         """A call is over."""
         self._turn.release()
         self._all.release()
+
+
+LONGEST_READ_S = 5.0
+"""So long a request to the store may take, and a caller waits for another one's."""
+
+
+def came_too_late(longest_wait_s: float) -> str:
+    """What a caller is told who has waited so long for what another one reads."""
+    return f"store: what another caller reads has not come within {longest_wait_s:g} s"
+
+
+def found_by_another(read: Future[Result], timeout_s: float, problem: str) -> Result:
+    """What another caller reads.
+
+    Raises:
+        StoreUnavailableError: ``problem``: it has not come in time.
+        UnavailableError: it could not be read.
+    """
+    try:
+        return read.result(timeout=max(0.0, timeout_s))
+    except TimeoutError as error:
+        raise StoreUnavailableError(problem) from error
+    except UnavailableError as error:
+        # Of each caller its own: a traceback would grow with everyone who raises it.
+        raise type(error)(str(error)) from error
 
 
 class Concurrently:

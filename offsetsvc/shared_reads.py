@@ -7,12 +7,10 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
-from parallax.errors import StoreUnavailableError, UnavailableError
+from offsetsvc.parallel import LONGEST_READ_S, came_too_late, found_by_another
+from parallax.errors import StoreUnavailableError
 
 T = TypeVar("T")
-
-_LONGEST_WAIT_S = 5.0
-"""For another caller; so long a request to the store may take."""
 
 
 class SharedReads:
@@ -22,7 +20,7 @@ class SharedReads:
         longest_wait_s: for another caller's read.
     """
 
-    def __init__(self, longest_wait_s: float = _LONGEST_WAIT_S) -> None:
+    def __init__(self, longest_wait_s: float = LONGEST_READ_S) -> None:
         self._longest_wait_s = longest_wait_s
         self._lock = threading.Lock()
         """Held for moments, never while anything is read."""
@@ -69,13 +67,7 @@ class SharedReads:
                 self._under_way[key] = following, None
 
     def _of_another(self, read: Future[T]) -> T:
-        try:
-            return read.result(timeout=2 * self._longest_wait_s)
-        except TimeoutError as error:
-            raise self._too_long() from error
-        except UnavailableError as error:
-            # Of each caller its own: a traceback would grow with everyone who raises it.
-            raise type(error)(str(error)) from error
+        return found_by_another(read, 2 * self._longest_wait_s, came_too_late(self._longest_wait_s))
 
     def _given_up(self, key: Hashable, before: Future[Any], mine: Future[Any]) -> StoreUnavailableError:
         with self._lock:
@@ -85,6 +77,4 @@ class SharedReads:
         return self._too_long()
 
     def _too_long(self) -> StoreUnavailableError:
-        return StoreUnavailableError(
-            f"store: what another caller reads has not come within {self._longest_wait_s:g} s"
-        )
+        return StoreUnavailableError(came_too_late(self._longest_wait_s))

@@ -10,15 +10,13 @@ from typing import Any, TypeVar
 
 import structlog
 
-from parallax.errors import ParallaxError, StoreUnavailableError, UnavailableError
+from offsetsvc.parallel import LONGEST_READ_S, came_too_late, found_by_another
+from parallax.errors import ParallaxError, StoreUnavailableError
 
 T = TypeVar("T")
 
 OVERDUE = 5
 """What is so many times too old is used by nobody any more."""
-
-_LONGEST_WAIT_S = 5.0
-"""For a read of another caller; so long a request to the store may take."""
 
 _log = structlog.get_logger(__name__)
 
@@ -42,7 +40,7 @@ class Flights:
         longest_wait_s: for a read of another caller.
     """
 
-    def __init__(self, behind: Executor | None = None, longest_wait_s: float = _LONGEST_WAIT_S) -> None:
+    def __init__(self, behind: Executor | None = None, longest_wait_s: float = LONGEST_READ_S) -> None:
         self._behind = behind
         self._longest_wait_s = longest_wait_s
         self._lock = threading.Lock()
@@ -76,15 +74,7 @@ class Flights:
             if begun:
                 return self._fly(key, flight, read)
             left_s = called_at_s + self._longest_wait_s - time.monotonic()
-            try:
-                found: T = flight.result.result(timeout=max(0.0, left_s))
-            except TimeoutError as error:
-                raise StoreUnavailableError(
-                    f"store: what another caller reads has not come within {self._longest_wait_s:g} s"
-                ) from error
-            except UnavailableError as error:
-                # Of each caller its own: a traceback would grow with everyone who raises it.
-                raise type(error)(str(error)) from error
+            found: T = found_by_another(flight.result, left_s, came_too_late(self._longest_wait_s))
             if flight.began_at_s >= called_at_s - oldest_s:
                 return found
 
