@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
 
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -32,6 +33,7 @@ _FIRST_REACH_OFFSETS = 3_000
 _TIMEOUT_MS = 10_000
 _TURN_S, _REST_S = 0.02, 0.2
 _MOST_AT_ONCE = 1_000
+_FOLLOWING = "following the run logs of incoming routes"
 
 
 class IncomingRunLogs:
@@ -280,28 +282,32 @@ class _Follower:
             self._wake.notify()
 
     def _work(self) -> None:
-        consumer = Consumer(
-            {
-                **self._settings,
-                "group.id": "parallax.replicator",  # asked for, never used
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "auto.offset.reset": "error",
-                "isolation.level": "read_committed",
-                "fetch.wait.max.ms": 100,
-            }
-        )
+        settings = {
+            **self._settings,
+            "group.id": "parallax.replicator",  # asked for, never used
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "isolation.level": "read_committed",
+            "fetch.wait.max.ms": 100,
+        }
         try:
-            consumer.assign(
-                [KafkaPartition(place.topic, place.partition, at) for place, at in self._positions.items()]
-            )
-            self._follow(consumer)
+            with closing(Consumer(settings)) as consumer:
+                consumer.assign(
+                    [
+                        KafkaPartition(place.topic, place.partition, at)
+                        for place, at in self._positions.items()
+                    ]
+                )
+                self._follow(consumer)
         except ParallaxError as error:
             self._end(error)
         except KafkaException as error:
-            self._end(translated(error, self._cluster, "following the run logs of incoming routes"))
-        finally:
-            consumer.close()
+            self._end(translated(error, self._cluster, _FOLLOWING))
+        except Exception as error:
+            # Records are held back until all is known: nobody would know that they wait for nobody.
+            log.exception("incoming_run_logs_failed", cluster=self._cluster)
+            self._end(SessionError(f"{self._cluster}: {_FOLLOWING} failed: {error!r}"))
 
     def _end(self, error: ParallaxError) -> None:
         with self._wake:
@@ -391,9 +397,7 @@ class _Follower:
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):  # noqa: SLF001 - as above
             raise SessionError(f"{self._cluster}: a run log is not what was read before: {error.str()}")
         if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            raise translated(
-                KafkaException(error), self._cluster, "following the run logs of incoming routes"
-            )
+            raise translated(KafkaException(error), self._cluster, _FOLLOWING)
         self._tell(error.str())
 
     def _tell(self, problem: str) -> None:
