@@ -129,11 +129,16 @@ class _Writer:
             if self._standing.get((topic, key)) != value:
                 changed[topic][key] = value
         problems = []
+        defect: Exception | None = None
         for topic, records in changed.items():
             try:
                 self._topic(topic).write_records(records)
-            except ParallaxError as error:
-                problems.append(f"checkpoints in {topic} of {self._cluster}: [{error.code}] {error}")
+            except Exception as error:  # noqa: BLE001 - without this thread checkpoints would stay as they are for good
+                if isinstance(error, ParallaxError):
+                    why = f"[{error.code}] {error}"
+                else:
+                    why, defect = repr(error), error
+                problems.append(f"checkpoints in {topic} of {self._cluster}: {why}")
                 with self._lock:
                     self._wanted = {(topic, key): value for key, value in records.items()} | self._wanted
             else:
@@ -141,7 +146,7 @@ class _Writer:
                 self.written += len(records)
         problem = "; ".join(problems)
         if problem and not self.problem:
-            _log.warning("checkpoints_not_written", cluster=self._cluster, problem=problem)
+            _log.warning("checkpoints_not_written", cluster=self._cluster, problem=problem, exc_info=defect)
         if changed:
             self.problem = problem
 

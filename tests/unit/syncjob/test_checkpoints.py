@@ -52,11 +52,12 @@ class Topic:
     def __init__(self) -> None:
         self.writes: list[Mapping[bytes, bytes]] = []
         self.failures = 0
+        self.failure: Exception = ClusterUnavailableError("no answer")
 
     def write_records(self, records: Mapping[bytes, bytes]) -> None:
         if self.failures:
             self.failures -= 1
-            raise ClusterUnavailableError("no answer")
+            raise self.failure
         self.writes.append(records)
 
 
@@ -78,6 +79,23 @@ def test_only_changes_are_written_and_what_failed_is_written_with_what_came_sinc
     assert topics[ON_B].writes == [dict([checkpoint(15, 5)]), dict([checkpoint(16, 6)])]
     assert topics[ON_C].writes == [dict([checkpoint(15, 5)])]
     assert [(entry["event"], entry["cluster"]) for entry in logs] == [("checkpoints_not_written", ON_C)]
+
+
+def test_a_defect_is_told_of_and_what_it_left_is_written_the_next_time() -> None:
+    topic = Topic()
+    topic.failures, topic.failure = 1, RuntimeError("nobody thought of this")
+    fast = EXPORT.model_copy(update={"interval_s": 0.02})
+    with (
+        capture_logs() as logs,
+        closing(CheckpointExport(fast, [ON_B], lambda *_place: topic)) as export,
+    ):
+        export.take([PUBLISHED])
+        poll_until(lambda: export.written == 1, 10, "it is written at the second try")
+        assert export.problem == ""
+    assert topic.writes == [dict([checkpoint(15, 5)])]
+    assert [(entry["event"], entry["exc_info"]) for entry in logs] == [
+        ("checkpoints_not_written", topic.failure)
+    ]
 
 
 def test_the_end_writes_what_is_left() -> None:
