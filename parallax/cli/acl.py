@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from parallax.cli import completion
-from parallax.cli.options import ConfigOption, ExecuteOption
+from parallax.cli import audited, completion
+from parallax.cli.options import ActorOption, ConfigOption, ExecuteOption
 from parallax.cli.rows import ListColumn, OutputFormat, OutputOption, RowListing
 from parallax.config.config import Config, load
 from parallax.domain.access_rules import AccessState
 from parallax.domain.ids import RegionName
+from parallax.domain.rights import Principal
+from parallax.ports.audit import operator_of
 from parallax.upkeep.access import AccessKeeper, AccessPlan, AccessRow
 
 app = typer.Typer(
@@ -84,15 +87,20 @@ def sync(
     config: ConfigOption,
     to: TargetOption = None,
     execute: ExecuteOption = False,
+    actor: ActorOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Copy rules to targets once, whether `topics.acl_sync` is enabled or not. Exit code 1: something stays otherwise."""
+    operator, settings = operator_of(actor), load(config)
     rows: list[AccessRow] = []
     wrong = False
-    for keeper in _keepers(load(config), to):
+    for keeper in _keepers(settings, to):
         plan = keeper.plan()
         wrong = not _all_readable(plan) or wrong
-        rows += keeper.carry_out(plan) if execute else plan.rows()
+        if execute:
+            rows += _changed(settings, operator, "acl sync", plan.changes(), partial(keeper.carry_out, plan))
+        else:
+            rows += plan.rows()
     _write(rows, output)
     planned = {AccessState.ADD, AccessState.REMOVE}
     if wrong or any(not row.applied and (execute or row.finding.state not in planned) for row in rows):
@@ -105,14 +113,18 @@ def promote(
     to: OneTargetOption,
     topic: TopicsArgument = None,
     execute: ExecuteOption = False,
+    actor: ActorOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Allow at a target what was withheld, such as to write: it has become the place where producers produce."""
-    (keeper,) = _keepers(load(config), [to])
+    operator, settings = operator_of(actor), load(config)
+    (keeper,) = _keepers(settings, [to])
     plan = keeper.plan()
     readable = _all_readable(plan)
-    rows = keeper.promotion(plan, topic)
-    _done(keeper.promote(rows) if execute else rows, output, execute=execute)
+    rows: Sequence[AccessRow] = keeper.promotion(plan, topic)
+    if execute:
+        rows = _changed(settings, operator, "acl promote", rows, partial(keeper.promote, rows))
+    _done(rows, output, execute=execute)
     if not readable:
         raise typer.Exit(1)
 
@@ -123,12 +135,16 @@ def demote(
     to: OneTargetOption,
     topic: TopicsArgument = None,
     execute: ExecuteOption = False,
+    actor: ActorOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Take away what `promote` has allowed."""
-    (keeper,) = _keepers(load(config), [to])
-    rows = keeper.demotion(keeper.plan(), topic)
-    _done(keeper.demote(rows) if execute else rows, output, execute=execute)
+    operator, settings = operator_of(actor), load(config)
+    (keeper,) = _keepers(settings, [to])
+    rows: Sequence[AccessRow] = keeper.demotion(keeper.plan(), topic)
+    if execute:
+        rows = _changed(settings, operator, "acl demote", rows, partial(keeper.demote, rows))
+    _done(rows, output, execute=execute)
 
 
 @app.command()
@@ -167,6 +183,17 @@ def _keepers(config: Config, to: Sequence[str] | None) -> list[AccessKeeper]:
     for target in targets:
         config.routes_into(target)
     return [AccessKeeper(config, target) for target in targets]
+
+
+def _changed(
+    config: Config,
+    operator: Principal,
+    command: str,
+    planned: Sequence[AccessRow],
+    carry_out: Callable[[], Sequence[AccessRow]],
+) -> Sequence[AccessRow]:
+    with audited.open_auditor(config) as auditor:
+        return audited.carried_out(auditor, operator, command, planned, carry_out)
 
 
 def _all_readable(plan: AccessPlan) -> bool:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from parallax.cli import completion
+from parallax.cli import audited, completion
 from parallax.cli.choosing import Row
-from parallax.cli.options import ConfigOption, ExecuteOption
+from parallax.cli.options import ActorOption, ConfigOption, ExecuteOption
 from parallax.cli.rows import ListColumn, OutputFormat, OutputOption, RowListing
 from parallax.config.config import Config, load
 from parallax.domain.ids import RegionName, TopicName
 from parallax.domain.topic_settings import SettingState
 from parallax.errors import UnknownTopicError
+from parallax.ports.audit import operator_of
 from parallax.upkeep.settings import CHANGED, SettingsKeeper, SettingsPlan, SettingsRow
 
 TopicsArgument = Annotated[
@@ -81,17 +83,24 @@ def sync(
         bool, typer.Option("--allow-shrink", help="Although groups lose records that they have not read.")
     ] = False,
     execute: ExecuteOption = False,
+    actor: ActorOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Put settings of target topics in step with their sources' once; the replicator does so all the time.
 
     Exit code 1: something is not in step, and stays so.
     """
-    settings = load(config)
+    operator, settings = operator_of(actor), load(config)
     rows: list[SettingsRow] = []
     for keeper in _keepers(settings, to):
         plan = _plan(keeper, topic, revert=revert, allow_shrink=allow_shrink, config=settings)
-        rows += keeper.carry_out(plan) if execute else plan.rows()
+        if execute:
+            with audited.open_auditor(settings) as auditor:
+                rows += audited.carried_out(
+                    auditor, operator, "topics sync", plan.changes(), partial(keeper.carry_out, plan)
+                )
+        else:
+            rows += plan.rows()
     _write(rows, output)
     if any(not row.applied and (execute or row.finding.state is not SettingState.CHANGE) for row in rows):
         raise typer.Exit(1)

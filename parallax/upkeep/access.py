@@ -39,6 +39,7 @@ FORMAT = 1
 _TIMEOUT_MS = 10_000
 
 _DONE = {AccessState.ADD: "ADDED", AccessState.REMOVE: "REMOVED"}
+_THERE, _NOT_THERE = "there", "not there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +94,25 @@ class AccessRow:
         """How it is: an `AccessState` as a word, or what was done."""
         return _DONE[self.finding.state] if self.applied else self.finding.state.value
 
+    @property
+    def what(self) -> str:
+        """Which rule, and where."""
+        return f"{self.cluster} {self.finding.rule.line()}"
+
+    @property
+    def before(self) -> str:
+        """Whether it is there before it is put in step."""
+        return _THERE if self.finding.state is AccessState.REMOVE else _NOT_THERE
+
+    @property
+    def after(self) -> str:
+        """Whether it shall be there after."""
+        return _NOT_THERE if self.finding.state is AccessState.REMOVE else _THERE
+
     def line(self) -> str:
         """It for people."""
-        what = f"{self.state}: {self.cluster} {self.finding.rule.line()}"
-        return f"{what}: {self.finding.problem}" if self.finding.problem else what
+        told = f"{self.state}: {self.what}"
+        return f"{told}: {self.finding.problem}" if self.finding.problem else told
 
     def to_json(self) -> dict[str, Any]:
         """It as JSON types."""
@@ -132,6 +148,10 @@ class AccessPlan:
         found += [AccessFinding(rule, AccessState.REMOVE) for rule in self.merged.remove]
         found += self.wanted.findings
         return [AccessRow(self.cluster, finding) for finding in found]
+
+    def changes(self) -> list[AccessRow]:
+        """What carrying it out changes at the target."""
+        return [row for row in self.rows() if row.finding.state in _DONE]
 
     def problem(self) -> str:
         """Why some rules are left as they are; empty: every source has shown its own."""

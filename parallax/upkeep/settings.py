@@ -115,6 +115,21 @@ class SettingsRow:
         """How the key is: a `SettingState` as a word, or that it was changed."""
         return CHANGED if self.applied else self.finding.state.value
 
+    @property
+    def what(self) -> str:
+        """Which key, and where."""
+        return f"{self.cluster} {self.topic} {self.finding.key}".rstrip()
+
+    @property
+    def before(self) -> str:
+        """Its value before it is put in step."""
+        return _shown(self.finding.present)
+
+    @property
+    def after(self) -> str:
+        """The value that it shall have."""
+        return _shown(self.finding.wanted)
+
     def line(self) -> str:
         """It for people."""
         what = f"{self.state}: {self.topic} of {self.cluster}"
@@ -163,6 +178,10 @@ class SettingsPlan:
             for topic, why in self.unreadable.items()
         ]
         return sorted(found, key=lambda row: (row.topic, row.finding.key))
+
+    def changes(self) -> list[SettingsRow]:
+        """What carrying it out changes at the target."""
+        return [row for row in self.rows() if row.finding.state is SettingState.CHANGE]
 
 
 class SettingsKeeper:

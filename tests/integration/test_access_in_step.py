@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,16 @@ from lab.stack.secure.material import ADMIN, CONSUMER, PRODUCER, USERS
 from lab.stack.spec import StackSpec
 from lab.stack.stack import LocalStack
 from parallax.adapters.kafka.access_rules import AccessDoor
+from parallax.cli import audited
 from parallax.cli.acl import app
 from parallax.config.config import Cluster, Config
 from parallax.domain.access_rules import AccessKind, AccessOperation, AccessRule, NameMatch
+from parallax.domain.audit import AuditStage
 from parallax.domain.ids import ClusterName, RegionName
+from parallax.ports.audit import Auditor
+from parallax.runtime.deadline import wall_clock_ms
 from parallax.upkeep.access import AccessKeeper
+from tests.memory.audit import MemoryAuditLog
 from tests.support import poll_until, unique_name
 
 pytestmark = pytest.mark.stack
@@ -132,8 +138,10 @@ def writes(guarded: Guarded, topic: str, user: str) -> int | None:
 
 
 def test_a_principal_is_refused_then_admitted_then_promoted_and_back(
-    guarded: Guarded, tmp_path: Path
+    guarded: Guarded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    kept = MemoryAuditLog()  # the cluster alone is real here
+    monkeypatch.setattr(audited, "open_auditor", lambda _config: nullcontext(Auditor(kept, wall_clock_ms)))
     topic = guarded.topic(unique_name("moved"))
     for kind in guarded.doors:
         for user in USERS:
@@ -178,6 +186,8 @@ def test_a_principal_is_refused_then_admitted_then_promoted_and_back(
     assert ran("sync", "--execute") == (0, ["REMOVED"])
     assert guarded.rules(topic) == {foreign}
     poll_until(lambda: reads(guarded, topic) == REFUSED, PATIENCE_S, "it may not read")
+    done = [entry.call for entry in kept.entries() if entry.stage is AuditStage.DONE]
+    assert done == ["acl sync", "acl promote", "acl demote", "acl sync"]
 
 
 def test_mode_mm2_is_the_set_that_mirror_maker_2_makes(

@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +23,21 @@ from lab.stack.java import find_java
 from lab.stack.process import Launcher, ManagedProcess
 from parallax.adapters.kafka.compacted import CompactedTable
 from parallax.adapters.kafka.topic_settings import SettingsDoor
+from parallax.cli import audited
 from parallax.cli.topics import app
 from parallax.config.config import Cluster, Config
+from parallax.domain.audit import AuditStage
 from parallax.domain.ids import ClusterName, RegionName, TopicName
 from parallax.domain.mirror_maker import Heartbeat
 from parallax.domain.topic_settings import Settings
+from parallax.ports.audit import Auditor
 from parallax.runtime.deadline import wall_clock_ms
 from parallax.upkeep.board import UpkeepBoard
 from parallax.upkeep.heartbeats import HeartbeatKeeper
 from parallax.upkeep.keeping import HEARTBEATS, SETTINGS, STATES, keeping, upkeeps
 from parallax.upkeep.settings import SettingsKeeper, SettingsRow
 from replicator.kafka.topics import TargetTopics
+from tests.memory.audit import MemoryAuditLog
 from tests.support import Stack, poll_until, unique_name
 from tests.worlds.mirror_client import POLICIES, mirror_client
 
@@ -207,8 +211,10 @@ def test_records_that_a_group_has_not_read_do_not_go(infrastructure: Stack, topi
 
 
 def test_rounds_go_on_by_themselves_and_commands_show_and_do_the_same(
-    infrastructure: Stack, topic_name: str, tmp_path: Path
+    infrastructure: Stack, topic_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    kept = MemoryAuditLog()  # the clusters alone are real here
+    monkeypatch.setattr(audited, "open_auditor", lambda _config: nullcontext(Auditor(kept, wall_clock_ms)))
     step = Step(infrastructure, topic_name, interval_s=1)
     (source,) = step.sources
     step.make(source)
@@ -248,6 +254,8 @@ def test_rounds_go_on_by_themselves_and_commands_show_and_do_the_same(
         poll_until(lambda: step.own("segment_ms") == [str(HOUR_MS)], PATIENCE_S, "the change has come")
     (state,) = board.state()["upkeep"]
     assert (state["kind"], state["problem"], state["not_in_step"]) == (SETTINGS, "", [])
+    ended = [entry for entry in kept.entries() if entry.stage is not AuditStage.INTENDED]
+    assert [(entry.call, entry.stage) for entry in ended] == [("topics sync", AuditStage.DONE)] * 2
 
 
 def test_mirror_makers_own_client_sees_who_is_upstream_and_how_far(infrastructure: Stack) -> None:
