@@ -8,6 +8,7 @@ longest: who sends what it has to is never refused for those who don't.
 from __future__ import annotations
 
 import math
+import resource
 import threading
 import time
 from collections import Counter
@@ -28,6 +29,7 @@ REFLECTIONS_OF_ONE = 2
 REFLECTION_WITHIN_S = 10.0
 MOST_HEALTH_WATCHES = 2_000
 HEALTH_WATCHES_OF_ONE = 16
+MOST_CONNECTIONS = 5_000
 STREAMS_OF_ONE = 128
 METADATA_BYTES = 16_384
 HANDSHAKE_WITHIN_MS = 10_000
@@ -39,6 +41,18 @@ PING_WITHIN_MS = 10_000
 
 _ENOUGH_PINGS_MS = 10_000
 
+
+def connections_within(open_files: int) -> int:
+    """How many connections leave enough of the files that a process may open for all else: the store, brokers, REST.
+
+    Args:
+        open_files: the process' limit, as `resource` tells it.
+    """
+    return (
+        MOST_CONNECTIONS if open_files == resource.RLIM_INFINITY else min(MOST_CONNECTIONS, open_files // 2)
+    )
+
+
 OPTIONS: Sequence[tuple[str, int]] = (
     (
         "grpc.max_receive_message_length",
@@ -46,6 +60,11 @@ OPTIONS: Sequence[tuple[str, int]] = (
     ),  # of a compressed one, too, once it is decompressed
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.so_reuseport", 0),
+    # Those that have said nothing yet count, too. A further one is closed: without a bound the last file would be taken by a stranger.
+    (
+        "grpc.max_allowed_incoming_connections",
+        connections_within(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
+    ),
     ("grpc.max_concurrent_streams", STREAMS_OF_ONE),
     ("grpc.max_metadata_size", METADATA_BYTES),
     ("grpc.absolute_max_metadata_size", METADATA_BYTES),

@@ -239,6 +239,49 @@ def test_connections_that_say_nothing_are_closed(monkeypatch: pytest.MonkeyPatch
             caller.close()
 
 
+@pytest.mark.parametrize("bounded", [True, False])
+def test_strangers_who_connect_take_no_file_from_those_who_are_there(
+    monkeypatch: pytest.MonkeyPatch,
+    bounded: bool,  # noqa: FBT001 - a case
+) -> None:
+    """A thousand that say nothing: each is a file of the process until it is ended."""
+    name = "grpc.max_allowed_incoming_connections"
+    fewer = [(key, 20 if key == name else value) for key, value in grpc_limits.OPTIONS]
+    if not bounded:
+        fewer = [(key, value) for key, value in fewer if key != name]
+    monkeypatch.setattr("offsetsvc.transport.grpc_server.OPTIONS", fewer)
+    with serving(World()) as served, served.client(timeout_ms=30_000) as client:
+        client.list_routes()
+        host, _, port = served.target.rpartition(":")
+        callers = [socket.create_connection((host, int(port)), timeout=10) for _ in range(60)]
+        if bounded:
+            poll_until(lambda: sum(map(is_ended, callers)) >= 41, 10, "those beyond the limit are ended")
+        else:
+            time.sleep(0.5)
+            assert not any(map(is_ended, callers))
+        assert len(client.list_routes().routes) == 4
+        for caller in callers:
+            caller.close()
+        with served.client(timeout_ms=30_000) as newcomer:
+            assert len(newcomer.list_routes().routes) == 4
+
+
+def is_ended(caller: socket.socket) -> bool:
+    caller.settimeout(0.0)
+    try:
+        while caller.recv(1_000):
+            pass
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:
+        pass
+    return True
+
+
+def test_connections_leave_files_for_all_else() -> None:
+    assert [grpc_limits.connections_within(files) for files in (1_024, 20_000, -1)] == [512, 5_000, 5_000]
+
+
 def test_the_page_tells_what_the_server_is_told() -> None:
     """Of limits too long, or too many, to be waited for."""
     told, page = dict(grpc_limits.OPTIONS), PAGE.read_text(encoding="utf-8")
@@ -254,6 +297,7 @@ def test_the_page_tells_what_the_server_is_told() -> None:
     assert told["grpc.max_metadata_size"] == told["grpc.absolute_max_metadata_size"]
     assert grace_min == 1
     for row in (
+        f"connections | {grpc_limits.MOST_CONNECTIONS:,}, and no more than half of the files",
         f"streams of one connection | {told['grpc.max_concurrent_streams']} |",
         f"metadata of a call | {told['grpc.max_metadata_size'] >> 10} KiB |",
         f"a message | {told['grpc.max_receive_message_length'] >> 20} MiB, decompressed too |",

@@ -18,6 +18,7 @@ from parallax.errors import InvalidNameError
 from parallax.identity.identity import Shown
 
 _CERTIFICATE = "certificate"
+_LAST = (b"connection", b"close")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,8 @@ class HttpLimits:
         head_bytes: of a request's line and headers.
         body_within_s: until the body is there, once the head is.
         body_bytes: of a body.
+        age_s: after this time a connection's next answer is its last one: whoever was let in by a certificate is looked at
+            again, by the authorities of then.
     """
 
     connections: int = 1_000
@@ -38,6 +41,7 @@ class HttpLimits:
     head_bytes: int = 16_384
     body_within_s: float = 10.0
     body_bytes: int = 65_536
+    age_s: float = 1_800.0
 
 
 class LimitedConnection(H11Protocol):
@@ -49,10 +53,12 @@ class LimitedConnection(H11Protocol):
 
     _timer: asyncio.TimerHandle | None = None
     _unsent = 0
+    _old_at_s = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in uvicorn
         """Take it, for the one that waits longest if there are too many."""
         super().connection_made(transport)
+        self._old_at_s = self.loop.time() + self.limits.age_s
         encrypted = transport.get_extra_info("ssl_object")
         if encrypted is not None:
             # What a request's scope has under "state".
@@ -108,6 +114,8 @@ class LimitedConnection(H11Protocol):
         """Wait for a request's head, unless there is a request under way."""
         if self.cycle is not None and not self.cycle.response_complete:
             self._wait_no_longer()
+            if self.loop.time() >= self._old_at_s and _LAST not in self.cycle.default_headers:
+                self.cycle.default_headers = [*self.cycle.default_headers, _LAST]
         elif self._timer is None:
             self.waiting[self] = None
             self._wait()

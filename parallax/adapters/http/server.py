@@ -10,7 +10,7 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 
-from parallax.adapters.http.connection import HttpLimits, connections_within
+from parallax.adapters.http.connection import HttpLimits, LimitedConnection, connections_within
 from parallax.config.config import Tls
 from parallax.errors import ConfigError
 from parallax.identity.tls import current_context, server_context
@@ -22,7 +22,35 @@ _HANDSHAKE_WITHIN_S = 10.0
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """An event loop whose servers wait for TLS no longer than for a request; asyncio's own bound is a minute."""
+    """An event loop whose servers wait for TLS no longer than for a request, and for no more callers; asyncio's own bound is a minute.
+
+    A connection is its protocol's once TLS is agreed on: until then nobody else could count it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._agreeing: dict[asyncio.Future[None], asyncio.Transport] = {}
+        """Those that have not agreed on TLS yet, in the order in which they came."""
+
+    def _make_ssl_transport(  # asyncio's own, for each connection that is taken
+        self,
+        rawsock: socket.socket,
+        protocol: asyncio.BaseProtocol,
+        sslcontext: object,
+        waiter: asyncio.Future[None],
+        **options: Any,
+    ) -> asyncio.Transport:
+        make = super()._make_ssl_transport  # type: ignore[misc] # as above
+        transport: asyncio.Transport = make(rawsock, protocol, sslcontext, waiter, **options)
+        self._agreeing[waiter] = transport
+        waiter.add_done_callback(self._agreed)
+        if isinstance(protocol, LimitedConnection) and len(self._agreeing) > protocol.limits.connections:
+            longest = self._agreeing.pop(next(iter(self._agreeing)))
+            self.call_soon(longest.abort)  # of those that came in one turn none has begun yet
+        return transport
+
+    def _agreed(self, waiter: asyncio.Future[None]) -> None:
+        self._agreeing.pop(waiter, None)
 
     async def create_server(self, *args: Any, **options: Any) -> asyncio.Server:
         """A server."""

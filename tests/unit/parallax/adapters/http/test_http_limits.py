@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 
 import httpx
@@ -187,6 +187,21 @@ def test_after_an_answer_the_next_request_has_as_long(server: HttpServer) -> Non
         began = time.monotonic()
         assert answer_of(caller) == b""
         assert 0.5 < time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(("age_s", "answers"), [(3_600.0, 3), (0.0, 1)])
+def test_no_connection_lives_for_ever_however_often_it_asks(age_s: float, answers: int) -> None:
+    asked = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+    with serving(replace(LIMITS, age_s=age_s)) as server, connected(server) as caller:
+        got = b""
+        for _ in range(3):
+            before = len(got)
+            with suppress(ConnectionError):
+                caller.sendall(asked)
+                while not got[before:].endswith(b"\r\n\r\nok") and (part := caller.recv(1_000)):
+                    got += part
+    assert got.count(b"HTTP/1.1 200") == answers
+    assert (b"connection: close" in got.lower()) == (answers == 1)
 
 
 def test_who_comes_while_all_connections_have_a_request_under_way_is_not_taken() -> None:
