@@ -19,7 +19,8 @@ from parallax.cli.options import ConfigOption, JsonLogsOption
 from parallax.cli.output import print_json
 from parallax.client.client import OffsetClient
 from parallax.client.credentials import credentials_of
-from parallax.config.config import Config, ServiceAddresses, load
+from parallax.config.config import Config, ServiceAddresses, Tls, load
+from parallax.config.console import ConsoleSettings
 from parallax.config.values import is_loopback
 from parallax.domain.ids import RegionName
 from parallax.errors import ConfigError
@@ -40,7 +41,7 @@ def console(
         str,
         typer.Option(
             "--listen",
-            help="host:port; port 0 takes a free one. On loopback alone, unless console.auth asks who looks.",
+            help="host:port; port 0 takes a free one. On loopback alone, unless console.auth asks who looks, over console.tls.",
         ),
     ] = DEFAULT_ADDRESS,
     as_json: JsonLogsOption = False,
@@ -73,11 +74,7 @@ def start(settings: Config, region: RegionName, listen: str, stack: ExitStack) -
         ConfigError: the address can't be used, or others than this machine reach it.
         UnknownRegionError: there is no such region.
     """
-    if settings.console.auth.mode == "none" and not is_loopback(listen):
-        raise ConfigError(
-            f"--listen {listen}: others than this machine reach it, and the console asks nobody who looks; listen on "
-            "127.0.0.1, and reach it through ssh -L or the like, or set console.auth"
-        )
+    require_private(settings.console, listen)
     client = stack.enter_context(
         OffsetClient(
             _targets(settings, region),
@@ -95,10 +92,34 @@ def start(settings: Config, region: RegionName, listen: str, stack: ExitStack) -
         door=door_of(own.auth, own.role),
         proxied=proxied,
     )
-    server = HttpServer(app, address=listen, name="console")
+    tls = None if own.tls is None else Tls(**own.tls.model_dump())
+    server = HttpServer(app, address=listen, tls=tls, name="console")
     server.start()
     stack.callback(server.stop)
-    return f"http://{host}:{server.port}"
+    return f"{'http' if tls is None else 'https'}://{host}:{server.port}"
+
+
+def require_private(own: ConsoleSettings, listen: str) -> None:
+    """Refuse to listen where strangers could look, or say in a proxy's name who looks.
+
+    Raises:
+        ConfigError: they could.
+    """
+    if is_loopback(listen):
+        return
+    if own.auth.mode == "none":
+        raise ConfigError(
+            f"--listen {listen}: others than this machine reach it, and the console asks nobody who looks; listen on "
+            "127.0.0.1, and reach it through ssh -L or the like, or set console.auth"
+        )
+    if own.tls is not None:
+        return
+    problem = "who looks would cross the network in plain text (there is no console.tls), and whoever is on the way could be an admin"
+    if not own.auth.insecure:
+        raise ConfigError(
+            f"--listen {listen}: {problem}; set console.tls, or console.auth.insecure: true if you want it so"
+        )
+    _log.warning("insecure", addresses=[listen], problem=problem)
 
 
 def _targets(settings: Config, region: RegionName) -> list[str]:

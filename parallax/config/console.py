@@ -43,6 +43,8 @@ class ConsoleAuth(Section):
     proxy: ConsoleProxy | None = None
     roles: tuple[ConsoleRole, ...] = ()
     """They add up; whom none of them fits may not look either."""
+    insecure: bool = False
+    """Believe a proxy in plain text on an address that others than this machine reach."""
 
     @model_validator(mode="before")
     @classmethod
@@ -58,9 +60,20 @@ class ConsoleAuth(Section):
         return self
 
 
+class ConsoleTls(Section):
+    """Certificates of the console, as paths of PEM files; read again when they change."""
+
+    certificate_chain: str
+    private_key: str
+    client_ca: str | None = None
+    """Whoever asks, which is the proxy, must show a certificate of this authority; None: it needs none."""
+
+
 class ConsoleSettings(Section):
     """The web console."""
 
+    tls: ConsoleTls | None = None
+    """None: plain text."""
     auth: ConsoleAuth = ConsoleAuth()
     role: RoleName = "viewer"
     """Where nobody is asked who looks: what everybody on this machine may do, as far as the console's own credentials let it."""
