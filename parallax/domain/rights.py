@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 
 from parallax.domain.ids import GroupName
@@ -53,10 +53,12 @@ class Principal:
     Attributes:
         name: as the certificate or the token has it; the rules' patterns are held against it.
         proven_by: how it was proven.
+        acts_for: for whom, as it says itself; empty: it says nothing. It has no rights by that, and is no other principal.
     """
 
     name: str
     proven_by: ProvenBy
+    acts_for: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         return self.name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -91,16 +91,18 @@ class Identity:
 
 
 def in_whose_name(principal: Principal, actor: str) -> Principal:
-    """Whose act it is: whoever was proven; where nobody is asked, whom the caller names, if anybody.
+    """Whose act it is: whoever was proven, on behalf of whom it names; where nobody is asked, whom the caller names, if anybody.
 
     Raises:
         InvalidNameError: it can't name a principal.
     """
-    if principal.proven_by is not ProvenBy.NOTHING or not actor:
+    if not actor:
         return principal
     if not is_a_name(actor):
         raise InvalidNameError(f"actor: text of one line and {LONGEST_NAME} characters at most")
-    return Principal(actor, ProvenBy.OWN_WORD)
+    if principal.proven_by is ProvenBy.NOTHING:
+        return Principal(actor, ProvenBy.OWN_WORD)
+    return principal if actor == principal.name else replace(principal, acts_for=actor)
 
 
 def policy_of(auth: Auth) -> Policy:
@@ -162,4 +164,11 @@ def require_safe_pages(auth: Auth, address: str, *, tls: bool) -> None:
             address=address,
             problem="service.auth asks for certificates, and without status_tls nobody can show one: /metrics and /status "
             "are refused",
+        )
+    elif auth.mode == "none" and not is_loopback(address):
+        _log.warning(
+            "pages_for_anybody",
+            address=address,
+            problem="others than this machine reach it, and nobody is asked who reads (service.auth is none): /metrics and /status "
+            "tell names of topics, groups and clusters",
         )

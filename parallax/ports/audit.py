@@ -141,7 +141,7 @@ class Auditor:
             group=group,
             before={},
             after={},
-            reason=bounded(reason),
+            reason=bounded(_words_of(principal, reason)),
             region=self._region,
             process=self._process,
         )
@@ -212,6 +212,13 @@ def operator_of(actor: str | None) -> Principal:
     if not actor.strip():
         raise InvalidNameError("--actor: name whose command this is, or leave it out")
     return Principal(actor, ProvenBy.OWN_WORD)
+
+
+def _words_of(principal: Principal, reason: str) -> str:
+    """The reason, with for whom it was, which is the principal's own word as well."""
+    if not principal.acts_for:
+        return reason
+    return f"for {principal.acts_for}: {reason}" if reason else f"for {principal.acts_for}"
 
 
 def _tell(entry: AuditEntry) -> None:

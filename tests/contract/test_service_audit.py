@@ -283,6 +283,34 @@ def test_whoever_was_proven_outweighs_what_a_caller_says(asked: Asked) -> None:
     assert whose(asked.served) == Principal("operator", ProvenBy.TOKEN)
 
 
+@pytest.mark.parametrize(
+    ("actor", "reason", "told"),
+    [
+        ("ada", "", "for ada"),
+        ("ada", "region a is slow", "for ada: region a is slow"),
+        ("operator", "region a is slow", "region a is slow"),
+        ("", "", ""),
+    ],
+)
+def test_whom_a_proven_caller_names_stands_among_the_reasons(
+    asked: Asked, actor: str, reason: str, told: str
+) -> None:
+    """A console, or a command, acts for somebody: who asks later hears of both."""
+    change = Change(GroupName("named"), RegionName("a"), renew=True, reason=reason)
+    with asked.served.client(credentials=ServiceCredentials(token=asked.tokens["operator"])) as client:
+        decided = client.set_primary(change, actor=actor)
+    assert whose(asked.served) == Principal("operator", ProvenBy.TOKEN)
+    assert [entry.reason for entry in asked.served.world.audit.entries()][-1] == told
+    assert decided.decision.reason == reason
+
+
+def test_a_proven_caller_names_no_more_than_a_name(asked: Asked) -> None:
+    with asked.served.client(credentials=ServiceCredentials(token=asked.tokens["operator"])) as client:
+        change = Change(GroupName("named"), RegionName("a"), renew=True)
+        with pytest.raises(InvalidNameError, match="actor"):
+            client.set_primary(change, actor="two\nlines")
+
+
 def test_a_word_that_outweighs_a_proof_is_noticed(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handlers, "in_whose_name", lambda _, actor: Principal(actor, ProvenBy.OWN_WORD))
     with pytest.raises(AssertionError):

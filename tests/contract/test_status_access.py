@@ -174,6 +174,13 @@ def test_tokens_in_plain_text_are_refused_at_the_start(tmp_path: Path) -> None:
     application(Service(auth=auth), "127.0.0.1:0")._status_server(TOKEN).close()
 
 
+@pytest.mark.parametrize(("address", "told"), [("0.0.0.0:0", ["pages_for_anybody"]), ("127.0.0.1:0", [])])
+def test_pages_that_a_network_may_read_are_warned_of(address: str, told: list[str]) -> None:
+    with capture_logs() as logs:
+        application(Service(), address)._status_server(TOKEN).close()
+    assert [line["event"] for line in logs] == told
+
+
 @pytest.mark.parametrize(
     ("master", "address", "values", "is_refused"),
     [
