@@ -14,6 +14,7 @@ import yaml
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from lab.bench.sides.mirrormaker import Flow, mirrormaker_spec, settings_of
@@ -150,7 +151,8 @@ def test_a_principal_is_refused_then_admitted_then_promoted_and_back(
     file.write_text(yaml.safe_dump(guarded.values(topic)), encoding="utf-8")
 
     def ran(*arguments: str) -> tuple[int, list[str]]:
-        result = CliRunner().invoke(app, [*arguments, "--config", str(file), "-o", "json"])
+        with capture_logs():  # in a process of its own a command logs to standard error
+            result = CliRunner().invoke(app, [*arguments, "--config", str(file), "-o", "json"])
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
         return result.exit_code, [row["state"] for row in json.loads(result.stdout)]
 

@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from lab.bench.sides.mirrormaker import Flow, mirrormaker_spec, settings_of
@@ -223,7 +224,8 @@ def test_rounds_go_on_by_themselves_and_commands_show_and_do_the_same(
     file.write_text(yaml.safe_dump(step.values), encoding="utf-8")
 
     def ran(*arguments: str) -> tuple[int, list[dict[str, Any]]]:
-        result = CliRunner().invoke(app, [*arguments, "--config", str(file), "-o", "json"])
+        with capture_logs():  # in a process of its own a command logs to standard error
+            result = CliRunner().invoke(app, [*arguments, "--config", str(file), "-o", "json"])
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
         return result.exit_code, json.loads(result.stdout)
 
