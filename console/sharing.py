@@ -6,7 +6,10 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
+from copy import copy
 from typing import Generic, TypeVar
+
+from parallax.errors import ParallaxError
 
 KEPT_S = 3.0
 """Pages ask anew every five seconds: what one viewer is shown may be as old as that, and the next look is newer."""
@@ -15,9 +18,10 @@ T = TypeVar("T")
 
 
 class SharedLooks(Generic[T]):
-    """Remembers what was made for a moment; what is being made is waited for, and its error is everybody's.
+    """Remembers what was made for a moment; what is being made is waited for, and its error is that of all who wait.
 
-    So fifty viewers cost an offset service that is away one question at a time, not fifty. Safe to use from many threads.
+    So fifty viewers cost an offset service that is away one question at a time, not fifty. An error is not remembered: a service that
+    let one question wait may answer the next. Safe to use from many threads.
 
     Args:
         clock: seconds, monotonic.
@@ -48,11 +52,23 @@ class SharedLooks(Generic[T]):
                 look: Future[T] = Future()
                 self._looks[key] = (now_s, look)
         if known is not None and not anew:
-            return known[1].result()
+            return _of_another(known[1])
         try:
             made = make()
         except BaseException as error:
+            with self._lock:
+                if self._looks.get(key) == (now_s, look):
+                    del self._looks[key]
             look.set_exception(error)
             raise
         look.set_result(made)
         return made
+
+
+def _of_another(look: Future[T]) -> T:
+    """What another viewer's look has shown, or fails by."""
+    try:
+        return look.result()
+    except ParallaxError as error:
+        # Of each viewer its own: a traceback would grow with everyone who raises it.
+        raise copy(error) from error
