@@ -6,6 +6,9 @@ offsets as numbers, and must be able to tell "unknown" from 0.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+from operator import attrgetter
 from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -16,7 +19,7 @@ _INTEGERS = {FieldDescriptor.CPPTYPE_INT32, FieldDescriptor.CPPTYPE_INT64}
 
 def to_json(message: Message) -> dict[str, Any]:
     """The message with every field, by its name in the proto."""
-    return {field.name: _value(message, field) for field in message.DESCRIPTOR.fields}
+    return {name: value(message) for name, value in _values_of(message.DESCRIPTOR)}
 
 
 def schema_of(descriptor: Any) -> dict[str, Any]:
@@ -29,14 +32,27 @@ def schema_of(descriptor: Any) -> dict[str, Any]:
     }
 
 
-def _value(message: Message, field: Any) -> Any:
+@cache
+def _values_of(descriptor: Any) -> tuple[tuple[str, Callable[[Message], Any]], ...]:
+    """For each field how its value is had. Pages have thousands of fields, and what a descriptor says of one is dear to ask."""
+    return tuple((field.name, _value_of(field)) for field in descriptor.fields)
+
+
+def _value_of(field: Any) -> Callable[[Message], Any]:
+    had, one = attrgetter(field.name), _one_of(field)
     if _is_map(field):
-        return dict(sorted(getattr(message, field.name).items()))
+        return lambda message: dict(sorted(had(message).items()))
     if field.is_repeated:
-        return [_one(item, field) for item in getattr(message, field.name)]
-    if field.has_presence and not message.HasField(field.name):
-        return None
-    return _one(getattr(message, field.name), field)
+        return (
+            (lambda message: list(had(message)))
+            if one is None
+            else lambda message: list(map(one, had(message)))
+        )
+    found = had if one is None else lambda message: one(had(message))
+    if not field.has_presence:
+        return found
+    name = field.name
+    return lambda message: found(message) if message.HasField(name) else None
 
 
 def _is_map(field: Any) -> bool:
@@ -44,12 +60,14 @@ def _is_map(field: Any) -> bool:
     return field.message_type is not None and field.message_type.GetOptions().map_entry
 
 
-def _one(value: Any, field: Any) -> Any:
+def _one_of(field: Any) -> Callable[[Any], Any] | None:
+    """What becomes of one value; None: it stays as it is."""
     if field.message_type is not None:
-        return to_json(value)
+        return to_json
     if field.enum_type is not None:
-        return field.enum_type.values_by_number[value].name
-    return value
+        names = {number: item.name for number, item in field.enum_type.values_by_number.items()}
+        return names.__getitem__
+    return None
 
 
 def _field_schema(field: Any) -> dict[str, Any]:
