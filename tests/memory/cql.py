@@ -32,6 +32,7 @@ _SELECT = re.compile(r"SELECT (.+) FROM \w+\.(\w+) WHERE (.+?)(?: LIMIT (\d+|\?)
 _INSERT = re.compile(r"INSERT INTO \w+\.(\w+) \((.+?)\) VALUES \((.+?)\)( USING (?:TIMESTAMP|TTL) \?)?$")
 _DELETE = re.compile(r"DELETE FROM \w+\.(\w+)( USING TIMESTAMP \?)? WHERE (.+)$")
 _UPDATE = re.compile(r"UPDATE \w+\.(\w+) SET (\w+) = \? WHERE (.+?) IF (\w+) = \?$")
+_OF_EACH = re.compile(r"(\w+) IN \? PER PARTITION LIMIT \?$")
 _SEVERAL = re.compile(r"(\w+) IN \?$")
 _BATCH = re.compile(r"BEGIN BATCH (.+); APPLY BATCH$")
 _BOUNDS = {"<": operator.lt, ">": operator.gt, ">=": operator.ge}
@@ -172,6 +173,9 @@ class MemoryKeyspace:
         raise AssertionError(f"not understood: {cql}")
 
     def _select(self, found: re.Match[str], values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        if (each := _OF_EACH.search(found[0])) is not None:
+            one = found[0].replace(each[0], f"{each[1]} = ? LIMIT ?")
+            return [row for value in values[-2] for row in self.run(one, (*values[:-2], value, values[-1]))]
         if (several := _SEVERAL.search(found[0])) is not None:  # the last condition
             one = found[0].replace(several[0], f"{several[1]} = ?")
             return [row for value in values[-1] for row in self.run(one, (*values[:-1], value))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import zlib
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
@@ -32,6 +33,9 @@ from parallax.ports.groups import NamePage
 T = TypeVar("T")
 BUCKETS = 16
 """Partitions of a list of groups; never changed, or groups would be listed in the wrong one."""
+_EVERY_BUCKET = list(range(BUCKETS))
+_MORE_THAN_SHARE = 6
+"""With twice a bucket's share: a page of 100 groups finds one with more than that once in thousands of pages."""
 
 _PER_MS = 1_000
 
@@ -185,7 +189,7 @@ class GroupList:
         self._connection = connection
         self._page_cql = (
             f"SELECT group_id{columns and ', '}{columns} FROM {table} "
-            "WHERE bucket = ? AND group_id >= ? AND group_id < ? LIMIT ?"
+            "WHERE group_id >= ? AND group_id < ? AND bucket IN ? PER PARTITION LIMIT ?"
         )
         self._insert_cql = f"INSERT INTO {table} (bucket, group_id) VALUES (?, ?)"
         self._delete_cql = f"DELETE FROM {table} WHERE bucket = ? AND group_id = ?"
@@ -207,17 +211,34 @@ class GroupList:
         return [GroupName(row[0]) for row in self.rows(page)]
 
     def rows(self, page: NamePage) -> list[Row]:
-        """The rows of the next groups, by name: each bucket is asked for a page of its own, all side by side."""
+        """The rows of the next groups, by name.
+
+        Names are spread over the buckets by a hash, so each is asked for its share and some more, all in one request. Where a bucket
+        has more of the page than that, which is rare, each is asked for a whole page.
+        """
         start = max(page.prefix, page.after)
         # The name after which the page begins is not on it.
         limit = page.limit + (start == page.after != "")
+        share = min(limit, 2 * limit // BUCKETS + _MORE_THAN_SHARE)
+        rows, known_to = self._some(start, page, share)
+        complete = len(rows) if known_to is None else bisect_right(rows, known_to, key=itemgetter(0))
+        if known_to is not None and share < limit and complete < page.limit:
+            rows, _ = self._some(start, page, limit)
+        return rows[: page.limit]
+
+    def _some(self, start: str, page: NamePage, most: int) -> tuple[list[Row], str | None]:
+        """So many rows of each bucket at most, and the name up to which none is missing; None: none is at all."""
         select = self._connection.prepare(self._page_cql)
         end = page.prefix + _LAST_CHARACTER
-        answers = self._connection.run_all(
-            [(select, (bucket, start, end, limit)) for bucket in range(BUCKETS)]
-        )
-        found = (row for answer in answers for row in answer if not page.after or row[0] > page.after)
-        return sorted(found, key=itemgetter(0))[: page.limit]
+        (rows,) = self._connection.run_all([(select, (start, end, _EVERY_BUCKET, most))])
+        last: dict[int, tuple[int, str]] = {}
+        for row in rows:
+            bucket = bucket_of(row[0])
+            count, name = last.get(bucket, (0, ""))
+            last[bucket] = count + 1, max(name, row[0])
+        cut = [name for count, name in last.values() if count >= most]
+        found = (row for row in rows if not page.after or row[0] > page.after)
+        return sorted(found, key=itemgetter(0)), min(cut, default=None)
 
     def adding(self, group: GroupName) -> Request:
         """The request that lists a group."""
