@@ -15,6 +15,7 @@ from parallax.runtime.deadline import Deadline
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Other = TypeVar("Other")
 
 _LONGEST_WAIT_S = 1.0
 _LONGEST_NAME = 15
@@ -114,6 +115,23 @@ class Concurrently:
         for task in tasks:
             self._deadline.check(what)
             task()
+
+    def both(
+        self, first: Callable[[], Result], second: Callable[[], Other], what: str
+    ) -> tuple[Result, Other]:
+        """What two tasks of different kinds give.
+
+        Raises:
+            DeadlineError: as `map`.
+        """
+        self._deadline.check(what)
+        other = self._executor.submit(copy_context().run, second)
+        try:
+            return first(), other.result(timeout=self._deadline.remaining_s)
+        except TimeoutError as error:
+            raise DeadlineError(f"the deadline passed while {what}") from error
+        finally:
+            other.cancel()
 
     def map(self, task: Callable[[Item], Result], items: Iterable[Item], what: str) -> list[Result]:
         """The task's result for each item, in order.

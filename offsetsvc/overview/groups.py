@@ -1,7 +1,7 @@
 """Every group, and those for which something can't be published.
 
-What a page costs: 32 reads of names, and one for every few groups on it, side by side. With lags, a question to the cluster
-where each group consumes besides. Of groups with troubles, 16 reads.
+What a page costs: two requests for names, then one for every few groups on it, side by side. With lags, a question to the cluster
+where each group consumes besides. Of groups with troubles, one request.
 """
 
 from __future__ import annotations
@@ -68,17 +68,20 @@ class GroupLists:
             DeadlineError: the deadline passed first.
         """
         limit = limit_of(request.limit, MOST_WITH_LAG) if request.with_lag else limit_of(request.limit)
+        together = Concurrently(self._executor, deadline)
         names, next_after = filled(
-            lambda after, most: self._names(NamePage(most, request.prefix, after)),
+            lambda after, most: self._names(NamePage(most, request.prefix, after), together),
             str,
             shown,
             request.after,
             limit,
         )
-        decided = self._decided(names)
-        statuses = self._status.group_statuses(names)
+        decided, (statuses, cycle) = together.both(
+            lambda: self._decided(names),
+            lambda: (self._status.group_statuses(names), _cycle(self._status)),
+            "reading what is known of groups",
+        )
         lags = self._lags(names, decided, statuses, deadline) if request.with_lag else {}
-        cycle = _cycle(self._status)
         now_ms = self._now_ms()
         primaries = {
             item.group: item
@@ -121,9 +124,14 @@ class GroupLists:
             job=None if cycle is None else _job(cycle, self._now_ms()),
         )
 
-    def _names(self, page: NamePage) -> list[GroupName]:
+    def _names(self, page: NamePage, together: Concurrently) -> list[GroupName]:
         """Groups of which anything is stored, be it a decision alone."""
-        return sorted({*self._groups.group_page(page), *self._primaries.assigned_page(page)})[: page.limit]
+        known, decided = together.both(
+            lambda: self._groups.group_page(page),
+            lambda: self._primaries.assigned_page(page),
+            "reading names of groups",
+        )
+        return sorted({*known, *decided})[: page.limit]
 
     def _decided(self, names: Collection[GroupName]) -> dict[GroupName, Assignment | InvariantError | None]:
         decisions = self._primaries.decisions(names)
