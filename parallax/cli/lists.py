@@ -66,6 +66,7 @@ def groups(
         "no group is known: nothing was committed in an aggregate cluster that the sync job has seen (parallax sync)",
         _group_style,
     )
+    choice, chosen = choice_of(filters, sort), output_of(output, as_json=as_json)
     with connect(config, service, tls_ca, timeout_ms) as client:
 
         def page(after: str, most: int) -> tuple[Sequence[Row], str]:
@@ -73,12 +74,7 @@ def groups(
             answer = client.list_groups(prefix=prefix, after=after, limit=most, with_lag=lag)
             return _rows(answer.groups), answer.next_after
 
-        watched(
-            watch,
-            lambda: _write(
-                listing, page, limit, output_of(output, as_json=as_json), choice_of(filters, sort)
-            ),
-        )
+        watched(watch, lambda: _write(listing, page, limit, chosen, choice))
 
 
 def replication(
@@ -99,6 +95,7 @@ def replication(
     as_json: JsonOption = False,
 ) -> None:
     """List the routes as their replicators told of them last: state, lag, shards, and how old that word is."""
+    choice, chosen = choice_of(filters, sort), output_of(output, as_json=as_json)
     with connect(config, service, tls_ca, timeout_ms) as client:
 
         def page(after: str, most: int) -> tuple[Sequence[Row], str]:
@@ -110,12 +107,7 @@ def replication(
                 for problem in row["problems"]:
                     console().print(f"{row['route']}: {problem}", style="red", markup=False, highlight=False)
 
-        watched(
-            watch,
-            lambda: _write(
-                _ROUTES, page, limit, output_of(output, as_json=as_json), choice_of(filters, sort), below
-            ),
-        )
+        watched(watch, lambda: _write(_ROUTES, page, limit, chosen, choice, below))
 
 
 class PartitionSort(StrEnum):
@@ -147,7 +139,7 @@ def partitions(
     """List the partitions of routes: what each lags by, and what is stopped, why, and what to do."""
     state = pb.PARTITION_STOPPED if stopped else pb.PARTITION_STATE_UNKNOWN
     by_lag = sort is PartitionSort.LAG
-    chosen = output_of(output, as_json=as_json)
+    choice, chosen = choice_of(filters, ""), output_of(output, as_json=as_json)
     with connect(config, service, tls_ca, timeout_ms) as client:
 
         def found(name: str) -> tuple[list[Row], bool]:
@@ -157,7 +149,7 @@ def partitions(
                 )
                 return [{"route": name, **row} for row in _rows(answer.partitions)], answer.next_after
 
-            return collected(page, limit, choice_of(filters, ""))
+            return collected(page, limit, choice)
 
         def show() -> None:
             names = route or [item.route for item in _every_route(client)]
@@ -193,16 +185,14 @@ def moves(
     as_json: JsonOption = False,
 ) -> None:
     """List the moves of a group, or of all, the newest first: how far each has come, and what stopped it."""
+    choice, chosen = choice_of(filters, sort), output_of(output, as_json=as_json)
     with connect(config, service, tls_ca, timeout_ms) as client:
 
         def page(after: str, most: int) -> tuple[Sequence[Row], str]:
             answer = client.list_moves(group, after=after, limit=most)
             return _rows(answer.moves), answer.next_after
 
-        watched(
-            watch,
-            lambda: _write(_MOVES, page, limit, output_of(output, as_json=as_json), choice_of(filters, sort)),
-        )
+        watched(watch, lambda: _write(_MOVES, page, limit, chosen, choice))
 
 
 def drills(
@@ -218,18 +208,14 @@ def drills(
     as_json: JsonOption = False,
 ) -> None:
     """List the drills, the newest first, with what each measured."""
+    choice, chosen = choice_of(filters, sort), output_of(output, as_json=as_json)
     with connect(config, service, tls_ca, timeout_ms) as client:
 
         def page(after: str, most: int) -> tuple[Sequence[Row], str]:
             answer = client.list_drills(after=after, limit=most)
             return _rows(answer.drills), answer.next_after
 
-        watched(
-            watch,
-            lambda: _write(
-                _DRILLS, page, limit, output_of(output, as_json=as_json), choice_of(filters, sort)
-            ),
-        )
+        watched(watch, lambda: _write(_DRILLS, page, limit, chosen, choice))
 
 
 def sync_problems(
@@ -246,7 +232,7 @@ def sync_problems(
     as_json: JsonOption = False,
 ) -> None:
     """List the groups for which offsets can't be published, with why and what to do."""
-    chosen = output_of(output, as_json=as_json)
+    choice, chosen = choice_of(filters, sort), output_of(output, as_json=as_json)
     with connect(config, service, tls_ca, timeout_ms) as client:
 
         def page(after: str, most: int) -> tuple[Sequence[Row], str]:
@@ -259,7 +245,7 @@ def sync_problems(
             return rows, answer.next_after
 
         def show() -> None:
-            rows, more = collected(page, limit, choice_of(filters, sort))
+            rows, more = collected(page, limit, choice)
             _PROBLEMS.write(rows, chosen, more=more)
             if chosen in {OutputFormat.TABLE, OutputFormat.WIDE}:
                 answer = client.list_sync_problems(limit=1)
