@@ -7,7 +7,9 @@ adapters. Processor time is that of each process, whatever else the machine does
 from __future__ import annotations
 
 import asyncio
+import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
@@ -103,7 +105,7 @@ class OperatorsFigures:
         pages_ms: by path, how long each page took; ``pages_bytes``, how large it was.
         console_cores, service_cores: processor time that the viewers cost, of one core.
         console_mib, service_mib: resident after it.
-        looks: of the viewers; ``looks_p95_ms``, how long theirs took.
+        looks: of the viewers; ``looks_p95_ms``, how long theirs took. ``looks_failed``: by path and what was answered, how many.
         scrape_cpu_s: of a scrape of a replicator; ``scrape_bytes``, its size.
     """
 
@@ -116,6 +118,7 @@ class OperatorsFigures:
     service_mib: float = 0.0
     looks: int = 0
     looks_p95_ms: float = 0.0
+    looks_failed: dict[str, int] = field(default_factory=dict)
     scrape_cpu_s: float = 0.0
     scrape_bytes: int = 0
 
@@ -202,12 +205,15 @@ def _looked(
                     f"page {path}: p50 {_p(times_ms, 50):.0f} ms, p95 {_p(times_ms, 95):.0f} ms, {size:,} bytes"
                 )
         before = stage.cpu_s(console=shown, service=service)
-        times_ms = asyncio.run(_look(url, viewers, window_s))
+        times_ms, failed = asyncio.run(_look(url, viewers, window_s))
         after = stage.cpu_s(console=shown, service=service)
         found.console_cores = (after["console"] - before["console"]) / window_s
         found.service_cores = (after["service"] - before["service"]) / window_s
         found.console_mib, found.service_mib = map(_resident_mib, (shown, service))
         found.looks, found.looks_p95_ms = len(times_ms), _p(times_ms, 95)
+        found.looks_failed = dict(failed)
+        for what, count in failed.items():
+            tell(f"{count} looks failed: {what}")
         tell(
             f"{found.looks} looks, p95 {found.looks_p95_ms:.0f} ms: console {found.console_cores:.3f} cores and "
             f"{found.console_mib:.0f} MiB, service {found.service_cores:.3f} cores and {found.service_mib:.0f} MiB"
@@ -233,12 +239,13 @@ def _require(answer: httpx.Response) -> None:
         raise BenchError(f"{answer.request.url}: {answer.status_code}: {answer.text[:500]}")
 
 
-async def _look(url: str, viewers: int, window_s: float) -> list[float]:
-    """Every viewer has one of the pages open, and asks for what has changed every five seconds; how long that took.
+async def _look(url: str, viewers: int, window_s: float) -> tuple[list[float], Counter[str]]:
+    """Every viewer has one of the pages open, and asks for what has changed every five seconds; how long that took, and what failed.
 
     An error counts as an answer that took for ever.
     """
     times_ms: list[float] = []
+    failed: Counter[str] = Counter()
     end = time.monotonic() + window_s
     limits = httpx.Limits(max_connections=viewers)
 
@@ -251,6 +258,8 @@ async def _look(url: str, viewers: int, window_s: float) -> list[float]:
             answer = await client.get(f"{url}{path}{'&' if '?' in path else '?'}seen={seen or 'nothing'}")
             took_ms = (time.perf_counter() - started) * 1_000
             times_ms.append(took_ms if answer.is_success else _ANSWER_S * 1_000)
+            if not answer.is_success:
+                failed[f"{path}: {answer.status_code}: {_error_on(answer.text)}"] += 1
             seen = answer.text.partition("seen=")[2][:16] or seen
             due += _LOOK_EVERY_S
 
@@ -261,7 +270,12 @@ async def _look(url: str, viewers: int, window_s: float) -> list[float]:
                 for number, path in zip(range(viewers), cycle(_pages()), strict=False)
             )
         )
-    return times_ms
+    return times_ms, failed
+
+
+def _error_on(page: str) -> str:
+    """What an error page says, without its tags."""
+    return " ".join(re.sub(r"<[^>]*>", " ", page.partition("<main")[2]).split())[:300]
 
 
 def _resident_mib(roots: Sequence[int]) -> float:
