@@ -22,6 +22,7 @@ ROUTE_STATES: Mapping[int, tuple[str, str]] = {
     pb.ROUTE_PARTLY_STOPPED: ("partly stopped", "bad"),
     pb.ROUTE_NOT_RUNNING: ("not running", "bad"),
     pb.ROUTE_SILENT: ("silent", "bad"),
+    pb.ROUTE_STARTING: ("starting", "warn"),
     pb.ROUTE_STATE_UNKNOWN: ("unknown", "dim"),
 }
 """Words and tones."""

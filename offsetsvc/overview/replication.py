@@ -22,7 +22,7 @@ from parallax.domain.ids import (
     TopicPartition,
     aggregate_cluster,
 )
-from parallax.domain.replication_status import RouteStatus, ShardPartition, ShardReport, ShardStatus
+from parallax.domain.replication_status import STARTING, RouteStatus, ShardPartition, ShardReport, ShardStatus
 from parallax.errors import InvalidNameError
 from parallax.ports.status import StatusStore
 from parallax.v1 import overview_pb2 as pb
@@ -245,8 +245,11 @@ def _state(shards: Sequence[ShardStatus], now_ms: int, missing: int) -> pb.Route
         return pb.ROUTE_STATE_UNKNOWN
     if age_ms > SILENT_AFTER_MS:
         return pb.ROUTE_SILENT
-    if missing > 0 or any(item.problem for item in shards):
+    problems = {item.problem for item in shards if item.problem}
+    if missing > 0 or problems - {STARTING}:
         return pb.ROUTE_NOT_RUNNING
+    if problems:
+        return pb.ROUTE_STARTING
     if any(item.waiting_for for item in shards):
         return pb.ROUTE_WAITING
     return pb.ROUTE_PARTLY_STOPPED if any(item.stopped for item in shards) else pb.ROUTE_COPYING

@@ -47,6 +47,7 @@ _WORDS = {Health.WELL: "well", Health.LOOK: "look", Health.BROKEN: "broken"}
 _ROUTE_HEALTH = {
     pb.ROUTE_COPYING: Health.WELL,
     pb.ROUTE_WAITING: Health.LOOK,
+    pb.ROUTE_STARTING: Health.LOOK,
     pb.ROUTE_STATE_UNKNOWN: Health.LOOK,
 }
 
@@ -162,6 +163,8 @@ def _route(route: pb.RouteReplication) -> StatusLine:
         do = f"parallax partitions '{route.route}' --stopped"
     elif route.state == pb.ROUTE_STATE_UNKNOWN:
         do = "no replicator has told of it: parallax replicate"
+    elif route.state == pb.ROUTE_STARTING:
+        do = "wait a moment: its replicator has just begun"
     elif health is Health.WELL and route.index_lag_ms > _LATE_LAG_MS:
         health, do = Health.LOOK, "its index is late, so answers are early: look at the store"
     else:

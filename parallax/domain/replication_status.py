@@ -9,6 +9,9 @@ from parallax.domain.ids import Route, SourceOffset, TopicPartition
 STOPPED = "stopped"
 """The word for a partition that can't go on (`replicator.lease.PartitionStatus`)."""
 
+STARTING = "starts, and has not reported yet"
+"""The problem of a shard that nobody has to look at for the moment: its driver has begun just now."""
+
 _REMEDIES = {
     "RIGHT_MISSING": "give the replicator's user the right that the reason names; the partition goes on by itself",
     "PARTITION_MISMATCH": "let the target topic grow to as many partitions as the source has; the partition goes on by itself",

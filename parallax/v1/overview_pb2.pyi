@@ -17,6 +17,7 @@ class RouteState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ROUTE_PARTLY_STOPPED: _ClassVar[RouteState]
     ROUTE_NOT_RUNNING: _ClassVar[RouteState]
     ROUTE_SILENT: _ClassVar[RouteState]
+    ROUTE_STARTING: _ClassVar[RouteState]
 
 class PartitionState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -36,6 +37,7 @@ ROUTE_WAITING: RouteState
 ROUTE_PARTLY_STOPPED: RouteState
 ROUTE_NOT_RUNNING: RouteState
 ROUTE_SILENT: RouteState
+ROUTE_STARTING: RouteState
 PARTITION_STATE_UNKNOWN: PartitionState
 PARTITION_WAITING: PartitionState
 PARTITION_COPYING: PartitionState

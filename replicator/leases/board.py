@@ -25,6 +25,10 @@ SILENT_AFTER_MS = 30_000
 """A lease that has not reported for this long is not ready: its task is gone, or can't reach the driver."""
 
 
+STARTS_WITHIN_MS = 60_000
+"""So long a lease may take to report for the first time: Spark has to start the tasks that hold it."""
+
+
 @dataclass(frozen=True, slots=True)
 class LeaseReport:
     """A lease's progress, and who says so.
@@ -177,6 +181,7 @@ class ProgressBoard:
         self._clock = clock
         self._lock = threading.Lock()
         self._leases: dict[LeaseKey, LeaseTotals] = {}
+        self._began_s = clock()
 
     def record(self, report: LeaseReport) -> None:
         """Take a report in. One of a holder that another has replaced since is ignored."""
@@ -226,6 +231,11 @@ class ProgressBoard:
             elif lease.epoch < newest[key.route]:
                 problems[key] = f"has not reported since epoch {newest[key.route]} began"
         return problems
+
+    @property
+    def starting(self) -> bool:
+        """Whether leases that never reported may still do so by themselves."""
+        return (self._clock() - self._began_s) * 1_000 < STARTS_WITHIN_MS
 
     def silent_ms(self, lease: LeaseTotals) -> float:
         """How long ago the lease reported last."""

@@ -11,7 +11,7 @@ from typing import Protocol
 import structlog
 
 from parallax.domain.ids import SourceOffset, TopicPartition
-from parallax.domain.replication_status import ShardPartition, ShardReport, ShardStatus
+from parallax.domain.replication_status import STARTING, ShardPartition, ShardReport, ShardStatus
 from parallax.errors import ParallaxError
 from parallax.ports.status import StatusStore
 from replicator.lease import LeaseKey, PartitionStatus
@@ -54,7 +54,9 @@ def shard_reports(
         now_ms: the store's time.
         stopped: the driver stops, and so do they.
     """
-    missing, leases = board.missing(), board.leases()
+    leases = board.leases()
+    starting = set(board.expected) - set(leases) if board.starting else set()
+    missing = {**board.missing(), **dict.fromkeys(starting, STARTING)}
     shards = Counter(key.route for key in board.expected)
     return [
         _report(

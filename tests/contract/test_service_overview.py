@@ -16,7 +16,7 @@ from parallax.client.json import to_json
 from parallax.domain.ids import ClusterName, GroupName, RegionName, Route, TopicName, TopicPartition
 from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Change
-from parallax.domain.replication_status import ShardPartition, ShardReport, ShardStatus
+from parallax.domain.replication_status import STARTING, ShardPartition, ShardReport, ShardStatus
 from parallax.domain.sync_status import GroupSyncStatus, SyncCycle, SyncTrouble
 from parallax.errors import InvalidNameError, LimitError, UnknownRegionError, UnknownRouteError
 from parallax.failover.drill import history
@@ -214,6 +214,7 @@ def test_routes_tell_what_their_driver_told(client: OffsetClient) -> None:
         ({}, pb.ROUTE_COPYING),
         ({"waiting_for": "aggregate-b"}, pb.ROUTE_WAITING),
         ({"problem": "has not reported yet"}, pb.ROUTE_NOT_RUNNING),
+        ({"problem": STARTING}, pb.ROUTE_STARTING),
         ({"told_at_ms": NOW_MS - 31_000}, pb.ROUTE_SILENT),
     ],
 )
@@ -225,6 +226,14 @@ def test_a_route_is_as_its_worst_shard(values: dict[str, Any], state: int) -> No
     assert told.state == state
     words = [str(value) for value in values.values() if isinstance(value, str)]
     assert all(any(word in problem for problem in told.problems) for word in words)
+
+
+def test_what_starts_does_not_hide_what_is_broken() -> None:
+    world = World()
+    world.status.save_shards([shard(0, problem=STARTING), shard(1, problem="has been silent for 40 s")])
+    with world.service() as service:
+        [told] = service.replication.routes(pb.ListReplicationRequest(prefix="a->b")).routes
+    assert told.state == pb.ROUTE_NOT_RUNNING
 
 
 def test_a_shard_that_was_never_told_of_is_missed() -> None:

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from parallax.domain.replication_status import ShardReport
+from parallax.domain.replication_status import STARTING, ShardReport
 from parallax.errors import StoreUnavailableError
 from replicator.lease import LeaseKey, PartitionStatus
 from replicator.leases import telling as module
-from replicator.leases.board import SILENT_AFTER_MS, LeaseReport, ProgressBoard
+from replicator.leases.board import SILENT_AFTER_MS, STARTS_WITHIN_MS, LeaseReport, ProgressBoard
 from replicator.leases.telling import STOPPED, shard_reports, telling
 from tests.support import poll_until
 from tests.unit.replicator.leases.test_status import KEYS, ROUTE, FakeClock, report
@@ -31,10 +31,22 @@ def shards(board: ProgressBoard, **values: Any) -> list[ShardReport]:
 
 
 def test_of_a_lease_that_never_reported_nothing_is_known() -> None:
-    [told] = shards(ProgressBoard([LeaseKey(ROUTE, 0)]))
+    clock = FakeClock()
+    board = ProgressBoard([LeaseKey(ROUTE, 0)], clock)
+    clock.now_s += STARTS_WITHIN_MS / 1_000
+    [told] = shards(board)
     assert (told.status.problem, told.status.shards) == ("has not reported yet", 1)
     assert (told.status.lag_records, told.status.records, told.status.partitions) == (None, None, None)
     assert told.partitions == ()
+
+
+def test_leases_of_a_driver_that_has_just_begun_start() -> None:
+    clock = FakeClock()
+    board = ProgressBoard(KEYS, clock)
+    clock.now_s += STARTS_WITHIN_MS / 1_000 - 1
+    board.record(report())
+    assert [told.status.problem for told in shards(board)] == ["", STARTING]
+    assert [told.status.problem for told in shards(board, stopped=True)] == [STOPPED, STOPPED]
 
 
 def test_a_lease_is_told_with_the_sums_of_its_partitions() -> None:
@@ -99,7 +111,7 @@ def test_the_store_is_told_until_the_end_and_hears_of_it(monkeypatch: pytest.Mon
     board.record(report())
     with telling(board, "replicator@x:1", store.opened):
         poll_until(lambda: len(store.told) > 2, 10, "it is told again and again")
-    assert [item.status.problem for item in store.told[0]] == ["", "has not reported yet"]
+    assert [item.status.problem for item in store.told[0]] == ["", STARTING]
     assert {item.status.problem for item in store.told[-1]} == {STOPPED}
 
 
