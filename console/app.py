@@ -14,7 +14,10 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from console import explaining, groups, lists, overviews, regions
+from console.drill_pages import add_drills
+from console.drilling import Drills
 from console.explaining import PictureQuestion
+from console.forms import SealedForm
 from console.listing import Listing, link
 from console.lists import Asked
 from console.move_pages import add_moves
@@ -50,7 +53,7 @@ Look = Callable[[], Listing]
 Seen = Annotated[str | None, Query(max_length=64)]
 
 
-class Asks(Reads, Acts, Protocol):
+class Asks(Reads, Acts, Drills, Protocol):
     """What the console asks an offset service."""
 
 
@@ -94,7 +97,9 @@ def create_app(
         ("/configuration", "Configuration", lists.configuration),
     ):
         _add_list(app, faces, path, title, _asking(listing, reads, now_ms))
-    add_moves(app, faces, asks, asks, Seal(), proxied)
+    forms, able = SealedForm(Seal(), proxied), partial(regions.able, reads)
+    add_moves(app, faces, asks, able, forms)
+    add_drills(app, faces, asks, able, forms)
     _add_list(app, faces, "/regions", "Regions", lambda: partial(regions.regions, reads))
     app.get("/static/{name}", response_model=None)(static_answer)
     app.get("/healthz", response_model=None)(lambda: Response("ok\n", media_type="text/plain"))

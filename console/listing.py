@@ -80,6 +80,7 @@ class Listing:
         next_after: where the next page begins; empty: there is none.
         choices: fields that change the parameters.
         notes: what to know of it as a whole: how old it is, what is missing.
+        act: a page that does something with what is listed: words and URL.
     """
 
     columns: tuple[Column, ...]
@@ -91,6 +92,7 @@ class Listing:
     next_after: str = ""
     choices: tuple[Choice, ...] = ()
     notes: tuple[str, ...] = ()
+    act: tuple[str, str] | None = None
 
     def address(self, form: str = "", **changes: str) -> str:
         """The list's own URL in a form (``csv``, ``json``; empty: the page), with other parameters."""

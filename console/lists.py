@@ -291,6 +291,7 @@ def drills(reads: Reads, asked: Asked) -> Listing:
         path="/drills",
         parameters=asked.parameters(),
         next_after=answer.next_after,
+        act=("Practise a failover", "/drill"),
     )
 
 
@@ -303,7 +304,12 @@ def _drill(item: pb.DrillSummary, now_ms: int) -> tuple[Cell, ...]:
             text=moment(item.started_at_ms),
             note=f"{age(max(0, now_ms - item.started_at_ms))} ago",
         ),
-        Cell(item.ending, tone=_ENDINGS.get(item.ending, "bad"), note=item.problem),
+        Cell(
+            item.ending,
+            tone=_ENDINGS.get(item.ending, "bad"),
+            note=item.problem,
+            link=link("/drilling", group=item.group, drill_id=item.drill_id) if item.group else "",
+        ),
         Cell(item.origin),
         Cell(item.to),
         _duration(optional(item, "took_ms")),

@@ -1,9 +1,8 @@
 """The URLs of pages that move a group. A plan is asked for by GET, for it changes nothing; what changes something is a sealed form."""
 
 # Without `annotations` of the future: FastAPI reads those of functions that are made within others.
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated
-from urllib.parse import parse_qsl
 
 import structlog
 from fastapi import Depends, FastAPI, Query, Request
@@ -11,22 +10,20 @@ from fastapi.responses import RedirectResponse
 from starlette.responses import Response
 
 from console import moving
+from console.forms import SEE_OTHER, SealedForm, person_of
 from console.listing import link
 from console.moving import Acts, MoveView, MoveWish, Review
-from console.people import Person, Role, Seal
-from console.reads import Reads
+from console.people import Role
 from console.web import PageFaces
-from parallax.errors import InvalidNameError, ParallaxError, PlanChangedError
+from parallax.errors import PlanChangedError
 from parallax.failover.orders import order_of
 from parallax.picture.svg import visible
 from parallax.v1 import moves_pb2 as pb
 
 _log = structlog.get_logger(__name__)
 
-_SEE_OTHER = 303
 _LONGEST = 1_000
 _LONGEST_ID = 4_096
-_MOST_FIELDS = 20
 _EVERY_RUNNING = "1s"
 """So often a page of a move that runs asks again."""
 
@@ -34,41 +31,21 @@ Name = Annotated[str, Query(max_length=_LONGEST)]
 Seen = Annotated[str | None, Query(max_length=64)]
 
 
-async def form_of(request: Request) -> Mapping[str, str]:
-    """The fields of a form."""
-    text = (await request.body()).decode("utf-8", "replace")
-    try:
-        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS))
-    except ValueError as error:
-        raise InvalidNameError(f"the form can't be read: {error}") from error
-
-
-Form = Annotated[Mapping[str, str], Depends(form_of)]
-
-
 def add_moves(
-    app: FastAPI, faces: PageFaces, reads: Reads, acts: Acts, seal: Seal, hosts: Collection[str]
+    app: FastAPI, faces: PageFaces, acts: Acts, regions: Callable[[], list[str]], forms: SealedForm
 ) -> None:
     """Add the pages.
 
     Args:
         app: to which.
         faces: makes pages.
-        reads: asks what there is.
         acts: asks for what is done.
-        seal: marks forms.
-        hosts: names under which a proxy shows the console.
+        regions: those with an aggregate cluster.
+        forms: reads forms of ours.
     """
-    pages = _MovePages(faces, reads, acts, seal)
+    pages = _MovePages(faces, acts, regions, forms)
 
-    def sealed(request: Request, form: Form) -> Mapping[str, str]:
-        """The form, if a page of ours has sent it."""
-        headers = request.headers
-        origin, host = headers.get("origin", ""), headers.get("host", "")
-        seal.check(_person(request), form.get("seal", ""), origin, host, hosts)
-        return form
-
-    Sealed = Annotated[Mapping[str, str], Depends(sealed)]  # noqa: N806 - a type
+    Sealed = Annotated[Mapping[str, str], Depends(forms.sealed)]  # noqa: N806 - a type
 
     @app.get("/move", response_model=None)
     def move(
@@ -105,14 +82,14 @@ def add_moves(
 
     @app.post("/move/cancel", response_model=None)
     def cancel(request: Request, form: Sealed) -> Response:
-        actor = _person(request).name
+        actor = person_of(request).name
         return pages.act(
             request, form, Role.OPERATOR, lambda group, move: acts.cancel_move(group, move, actor=actor)
         )
 
     @app.post("/move/rollback", response_model=None)
     def roll_back(request: Request, form: Sealed) -> Response:
-        actor = _person(request).name
+        actor = person_of(request).name
         return pages.act(
             request, form, Role.OPERATOR, lambda group, move: acts.roll_back_move(group, move, actor=actor)
         )
@@ -135,11 +112,13 @@ def add_moves(
 
 
 class _MovePages:
-    def __init__(self, faces: PageFaces, reads: Reads, acts: Acts, seal: Seal) -> None:
+    def __init__(
+        self, faces: PageFaces, acts: Acts, regions: Callable[[], list[str]], forms: SealedForm
+    ) -> None:
         self._faces = faces
-        self._reads = reads
         self._acts = acts
-        self._seal = seal
+        self._regions = regions
+        self._forms = forms
 
     def move(
         self,
@@ -151,7 +130,7 @@ class _MovePages:
         mistyped: bool = False,
     ) -> Response:
         """Where to, and what would happen."""
-        person = _person(request)
+        person = person_of(request)
         needed = Role.ADMIN if wish.disaster or wish.accept_gaps else Role.OPERATOR
         return self._faces.whole(
             request,
@@ -162,7 +141,7 @@ class _MovePages:
             review=review,
             mistyped=mistyped,
             regions=self._regions(),
-            seal=self._seal.of(person),
+            seal=self._forms.seal_of(request),
             needed=needed.word,
             allowed=person.may(needed, wish.group),
             admin=person.may(Role.ADMIN, wish.group),
@@ -170,7 +149,7 @@ class _MovePages:
 
     def execute(self, request: Request, plan: pb.PlannedMove, *, typed: str) -> Response:
         """Carry out what was looked at, if whoever sends it may, and means it."""
-        person, order = _person(request), order_of(plan.move_id)
+        person, order = person_of(request), order_of(plan.move_id)
         disaster = order.move.kind.value == "disaster"
         person.require(Role.ADMIN if disaster or order.accept_gaps else Role.OPERATOR, order.move.group)
         plan.group = order.move.group
@@ -188,7 +167,7 @@ class _MovePages:
 
     def progress(self, request: Request, view: MoveView, seen: str | None) -> Response:
         """How far it is."""
-        person, status = _person(request), view.status
+        person, status = person_of(request), view.status
         move = order_of(status.move_id).move
         return self._faces.live(
             request,
@@ -196,7 +175,7 @@ class _MovePages:
             f"Move of {status.group} to {move.target}",
             seen,
             view=view,
-            seal=self._seal.of(person),
+            seal=self._forms.seal_of(request),
             allowed=person.may(Role.OPERATOR, status.group),
             again_url=link(
                 "/move",
@@ -212,7 +191,7 @@ class _MovePages:
     ) -> Response:
         """Do something with a move, and show how far it is."""
         move_id = form.get("move_id", "")[:_LONGEST_ID]
-        order, person = order_of(move_id), _person(request)
+        order, person = order_of(move_id), person_of(request)
         group = order.move.group
         person.require(role, group)
         act = request.url.path.rpartition("/")[2]
@@ -220,18 +199,6 @@ class _MovePages:
         do(group, move_id)
         return _see(group, move_id)
 
-    def _regions(self) -> list[str]:
-        try:
-            described = self._reads.describe_regions()
-        except ParallaxError:
-            return []
-        return [item.region for item in described.regions if item.HasField("aggregate")]
-
-
-def _person(request: Request) -> Person:
-    person: Person = request.state.person  # the guard has asked
-    return person
-
 
 def _see(group: str, move_id: str) -> Response:
-    return RedirectResponse(link("/moving", group=group, move_id=move_id), _SEE_OTHER)
+    return RedirectResponse(link("/moving", group=group, move_id=move_id), SEE_OTHER)

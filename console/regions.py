@@ -5,6 +5,7 @@ from __future__ import annotations
 from console.listing import Cell, Choice, Column, Listing, age, columns, link, moment
 from console.lists import PAGE, Asked, none_of
 from console.reads import Reads
+from parallax.errors import ParallaxError
 from parallax.v1 import primaries_pb2 as pb
 
 _HEALTH = {pb.UP: ("up", "good"), pb.AWAY: ("away", "bad"), pb.NOT_ASKED: ("not asked", "dim")}
@@ -29,6 +30,15 @@ def regions(reads: Reads) -> Listing:
         path="/regions",
         notes=(f"Told by the service of region {answer.answered_in}.",) if answer.answered_in else (),
     )
+
+
+def able(reads: Reads) -> list[str]:
+    """The regions that groups can move between; none where nobody answers."""
+    try:
+        described = reads.describe_regions()
+    except ParallaxError:
+        return []
+    return [item.region for item in described.regions if item.HasField("aggregate")]
 
 
 def _region(item: pb.RegionDescription, answered_in: str) -> tuple[Cell, ...]:

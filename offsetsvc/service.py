@@ -9,6 +9,7 @@ from typing import Self
 from offsetsvc.audit import AuditReader
 from offsetsvc.chains import Chains
 from offsetsvc.clusters import Clusters
+from offsetsvc.drills import MakesCanary, OwnDrills
 from offsetsvc.index.memory import MAX_AGE_MS, IndexMemory
 from offsetsvc.lookups import MappingLookups
 from offsetsvc.moves import RecordedMoves
@@ -30,6 +31,7 @@ from parallax.domain.rights import Principal
 from parallax.errors import ParallaxError
 from parallax.failover.clusters import AggregateClusters
 from parallax.failover.desk import MoveDesk
+from parallax.failover.drill.canary import KafkaCanary
 from parallax.failover.journal import MoveJournal
 from parallax.failover.outside import Outside
 from parallax.failover.services import MoveClient, OffsetServices
@@ -84,6 +86,7 @@ class UseCases:
         replication: how routes and their partitions are.
         operations: moves and drills.
         own_moves: moves that this service carries out.
+        own_drills: drills that it carries out.
 
     Args:
         config: the configuration.
@@ -99,6 +102,7 @@ class UseCases:
         process: what this process is called there.
         cache: whether what was read of the index is remembered (`offsetsvc.index.memory`).
         writers: the aggregate clusters again, to set the offsets of groups that move; nothing of them is remembered.
+        canary: makes the records of drills.
     """
 
     def __init__(
@@ -117,6 +121,7 @@ class UseCases:
         process: str = "",
         cache: bool = True,
         writers: Mapping[ClusterName, ClusterWriter] | None = None,
+        canary: MakesCanary = KafkaCanary,
     ) -> None:
         config.region(region)
         self.config = config
@@ -153,6 +158,7 @@ class UseCases:
         self._verifier = Verifier(
             moved, groups, journal, time, index, config.routes_into, config.is_produced_at
         )
+        self.own_drills = OwnDrills(config, opened, operations, self._verifier, canary)
 
     def __enter__(self) -> Self:
         return self
@@ -163,7 +169,8 @@ class UseCases:
         self.close()
 
     def close(self) -> None:
-        """Let the reads under way end and start no more; moves end before their next step."""
+        """Let the reads under way end and start no more; moves and drills end before their next step."""
+        self.own_drills.close()
         self.own_moves.close()
         self._clusters.close()
         self._executor.shutdown(wait=True, cancel_futures=True)

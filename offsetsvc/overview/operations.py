@@ -13,7 +13,7 @@ from offsetsvc.overview.pages import filled, limit_of
 from parallax.domain.ids import GroupName
 from parallax.errors import InvalidNameError, UnreadableRowError
 from parallax.failover.drill.figures import LegFigures
-from parallax.failover.drill.history import DRILLS, DrillEnding, record_of
+from parallax.failover.drill.history import DRILLS, DrillEnding, DrillRecord, record_of
 from parallax.failover.journal import ENDED, summary_from
 from parallax.ports.groups import OperationJournal, OperationNote, OperationPlace
 from parallax.v1 import overview_pb2 as pb
@@ -121,6 +121,11 @@ def _drill(note: OperationNote) -> pb.DrillSummary:
         return pb.DrillSummary(
             drill_id=note.operation_id, started_at_ms=note.started_at_ms, problem=str(error)
         )
+    return drill_to_pb(record)
+
+
+def drill_to_pb(record: DrillRecord) -> pb.DrillSummary:
+    """A drill as it is told."""
     figures = record.figures
     return pb.DrillSummary(
         drill_id=record.drill_id,

@@ -300,6 +300,24 @@ class Handlers:
         group_named(request.group)
         return self._service.verify(request, call.deadline)
 
+    def PlanDrill(self, request: moves_pb2.PlanDrillRequest, _: Call) -> moves_pb2.PlannedDrill:
+        """What a drill would do."""
+        return self._service.own_drills.plan(request)
+
+    def RunDrill(self, request: moves_pb2.RunDrillRequest, call: Call) -> moves_pb2.DrillStatus:
+        """Begin with a drill."""
+        whose = in_whose_name(call.caller.principal, request.actor)
+        return self._service.own_drills.run(request, self._questions(call), whose)
+
+    def StopDrill(self, request: moves_pb2.StopDrillRequest, call: Call) -> moves_pb2.DrillStatus:
+        """Let a drill end."""
+        whose = in_whose_name(call.caller.principal, request.actor)
+        return self._service.own_drills.stop(request, self._questions(call), whose)
+
+    def GetDrill(self, request: moves_pb2.GetDrillRequest, _: Call) -> moves_pb2.DrillStatus:
+        """How far a drill is."""
+        return self._service.own_drills.status(request)
+
     def _questions(self, call: Call) -> Questions:
         """What a move asks, for whoever called; each question has the time that a call has."""
 

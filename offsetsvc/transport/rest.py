@@ -15,6 +15,7 @@ from offsetsvc.service import UseCases
 from offsetsvc.transport.access import Access
 from offsetsvc.transport.rest_access import AskedFirst, may_read_something
 from offsetsvc.transport.rest_docs import docs_route
+from offsetsvc.transport.rest_drills import drill_routes
 from offsetsvc.transport.rest_moves import move_routes
 from offsetsvc.transport.rest_overview import After, Prefix, overview_routes
 from offsetsvc.transport.rest_problems import ProblemApp, problems
@@ -133,6 +134,7 @@ def create_app(
     app.include_router(_audit(shell))
     app.include_router(overview_routes(shell))
     app.include_router(move_routes(shell))
+    app.include_router(drill_routes(shell, service.config.drill.group))
     app.include_router(_operation(service, metrics, access))
     app.include_router(docs_route(app))
     app.add_middleware(BoundedBodies, most_bytes=limits.body_bytes, within_s=limits.body_within_s)

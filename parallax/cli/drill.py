@@ -19,21 +19,19 @@ from parallax.cli import completion
 from parallax.cli.options import ActorOption, ConfigOption, JsonOption
 from parallax.cli.output import console, print_json
 from parallax.config.config import Config, load
-from parallax.domain.ids import GroupName, RegionName, TopicName, aggregate_cluster
 from parallax.domain.rights import Principal
 from parallax.errors import ConfigError, InvalidNameError, ParallaxError, StoreUnavailableError
 from parallax.failover.drill.canary import KafkaCanary
 from parallax.failover.drill.history import DrillEnding, DrillRecord, kept, values_of
+from parallax.failover.drill.planning import plan_of, proof, steps_of
 from parallax.failover.drill.report import html, markdown
 from parallax.failover.drill.run import DrillPlan, DrillRun
 from parallax.failover.opening import open_outside, open_verifier
 from parallax.failover.outside import Outside
-from parallax.failover.verify.verdict import Consumers
 from parallax.failover.waiting import Tell
 from parallax.ports.audit import operator_of
 from parallax.runtime.process import configure_logging, stopping
 
-_PROOF_WAIT_MS = 15_000
 _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
@@ -83,7 +81,7 @@ def drill(
         return
     plan = plan_of(settings, origin, to)
     if dry_run:
-        steps = steps_of(settings, plan)
+        steps = [*steps_of(settings, plan), "nothing was done: leave --dry-run out to do it"]
         if as_json:
             print_json({"steps": steps})
         else:
@@ -92,60 +90,6 @@ def drill(
     _check_directory(directory)
     if not _run_all(settings, plan, every_s, times, directory, operator_of(actor), as_json=as_json):
         raise typer.Exit(1)
-
-
-def plan_of(config: Config, origin: str | None, to: str | None) -> DrillPlan:
-    """What a drill would do.
-
-    Raises:
-        ConfigError: no two regions have aggregate clusters, nothing is replicated to both, or topic or group is left out.
-        InvalidNameError: one of the regions has to be named, or both are the same.
-        UnknownRegionError: a region does not exist, or has no aggregate cluster.
-    """
-    able = [name for name, region in config.regions.items() if region.aggregate is not None]
-    named = [name for name in (origin, to) if name is not None]
-    for name in named:
-        config.cluster(aggregate_cluster(RegionName(name)))
-    others = [name for name in able if name not in named]
-    left_open = 2 - len(named)
-    if len(others) < left_open:
-        raise ConfigError("a drill needs two regions with aggregate clusters")
-    if left_open and len(others) > left_open:
-        raise InvalidNameError(f"--from and --to: say which of {', '.join(able)}")
-    home = origin if origin is not None else others.pop(0)
-    away = to if to is not None else others.pop(0)
-    if home == away:
-        raise InvalidNameError(f"--from and --to are the same region, {home!r}")
-    topic, group = TopicName(config.drill.topic), GroupName(config.drill.group)
-    into = [config.routes_into(RegionName(name)) for name in (home, away)]
-    producing = tuple(sorted({route.source for route in into[0]} & {route.source for route in into[1]}))
-    if not producing:
-        raise ConfigError(f"no region is replicated to both {home} and {away}")
-    for route in (*into[0], *into[1]):
-        if config.topics.chosen(topic) and not config.route_topics(route).make(topic):
-            raise ConfigError(
-                f"drill.topic {topic!r} is not replicated by route {route}: its topics leave it out"
-            )
-    if not config.topics.chosen(topic):
-        raise ConfigError(f"drill.topic {topic!r} is not replicated: 'topics' leaves it out")
-    if not config.groups.chosen(group):
-        raise ConfigError(f"drill.group {group!r} is not served: 'groups' leaves it out")
-    return DrillPlan(group, topic, RegionName(home), RegionName(away), producing)
-
-
-def steps_of(config: Config, plan: DrillPlan) -> list[str]:
-    """What a drill does, in sentences."""
-    regional = ", ".join(f"regional-{region}" for region in plan.regions)
-    per_s = config.drill.records_per_s
-    return [
-        f"take group {plan.group} home to {plan.home} if an earlier drill left it elsewhere",
-        f"create topic {plan.topic} where it is missing, and produce {per_s:g} records a second to each of {regional}",
-        f"consume aggregate-{plan.origin} as group {plan.group}, with a FailoverConsumer",
-        f"move the group to aggregate-{plan.to} (planned), wait for {plan.records} records of each region there",
-        f"move it back to {plan.home}, wait for {plan.records} records of each region there",
-        "stop producing, wait until every acknowledged record was delivered, leave, verify both moves",
-        "nothing was done: leave --dry-run out to do it",
-    ]
 
 
 def seconds_of(text: str) -> float:
@@ -224,10 +168,7 @@ def run_drill(config: Config, outside: Outside, plan: DrillPlan, tell: Tell) -> 
 
     def prove() -> str:
         with open_verifier(config) as verifier:
-            verdict = verifier.verify(
-                plan.group, moves=2, consumers=Consumers.FAILOVER, wait_ms=_PROOF_WAIT_MS
-            )
-            return verdict.verdict.value
+            return proof(verifier, plan)
 
     return DrillRun(outside, KafkaCanary(config, plan, outside), plan, prove=prove, tell=tell).run()
 

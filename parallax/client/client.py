@@ -632,6 +632,61 @@ class OffsetClient:
         request = moves_pb2.VerifyGroupRequest(group=group, moves=moves)
         return self._call("VerifyGroup", request, moves_pb2.GroupVerification, timeout_ms)
 
+    # --- drills -------------------------------------------------------------------------------------------
+
+    def plan_drill(
+        self, *, origin: str = "", to: str = "", timeout_ms: float | None = None
+    ) -> moves_pb2.PlannedDrill:
+        """What a drill would do; nothing is changed.
+
+        Args:
+            origin: the region where its group is at home; empty: the only one that is left.
+            to: the region where it goes, and comes back from; empty: likewise.
+            timeout_ms: budget of the call with its retries.
+        """
+        request = moves_pb2.PlanDrillRequest(origin=origin, to=to)
+        return self._call("PlanDrill", request, moves_pb2.PlannedDrill, timeout_ms)
+
+    def run_drill(
+        self, planned: moves_pb2.PlannedDrill, *, actor: str = "", timeout_ms: float | None = None
+    ) -> moves_pb2.DrillStatus:
+        """Begin with a drill; the service that is asked carries it out, and goes on when this client is gone.
+
+        Args:
+            planned: what `plan_drill` has said.
+            actor: whose drill it is, for services that ask nobody who calls; empty: anybody's.
+            timeout_ms: budget of the call with its retries.
+
+        Raises:
+            RefusedError: the service has one under way.
+        """
+        request = moves_pb2.RunDrillRequest(
+            group=planned.group, origin=planned.origin, to=planned.to, actor=actor
+        )
+        return self._call("RunDrill", request, moves_pb2.DrillStatus, timeout_ms)
+
+    def stop_drill(
+        self, group: str, drill_id: str, *, actor: str = "", timeout_ms: float | None = None
+    ) -> moves_pb2.DrillStatus:
+        """Let a drill end before its next step; its group is taken home.
+
+        Raises:
+            RefusedError: another process carries it out.
+        """
+        request = moves_pb2.StopDrillRequest(group=group, drill_id=drill_id, actor=actor)
+        return self._call("StopDrill", request, moves_pb2.DrillStatus, timeout_ms)
+
+    def get_drill(
+        self, group: str, drill_id: str, *, timeout_ms: float | None = None
+    ) -> moves_pb2.DrillStatus:
+        """How far a drill is.
+
+        Raises:
+            NotFoundError: the group had no such drill lately.
+        """
+        request = moves_pb2.GetDrillRequest(group=group, drill_id=drill_id)
+        return self._call("GetDrill", request, moves_pb2.DrillStatus, timeout_ms)
+
     def _call(self, method: str, request: Message, answer: type[Answer], timeout_ms: float | None) -> Answer:
         return self._targets.call(
             method, request, answer, self._timeout_ms if timeout_ms is None else timeout_ms

@@ -39,20 +39,16 @@ def _values_of(descriptor: Any) -> tuple[tuple[str, Callable[[Message], Any]], .
 
 
 def _value_of(field: Any) -> Callable[[Message], Any]:
-    had, one = attrgetter(field.name), _one_of(field)
+    had: Callable[[Message], Any] = attrgetter(field.name)
+    one = _one_of(field)
     if _is_map(field):
         return lambda message: dict(sorted(had(message).items()))
     if field.is_repeated:
-        return (
-            (lambda message: list(had(message)))
-            if one is None
-            else lambda message: list(map(one, had(message)))
-        )
-    found = had if one is None else lambda message: one(had(message))
+        return lambda message: [one(item) for item in had(message)]
     if not field.has_presence:
-        return found
+        return lambda message: one(had(message))
     name = field.name
-    return lambda message: found(message) if message.HasField(name) else None
+    return lambda message: one(had(message)) if message.HasField(name) else None
 
 
 def _is_map(field: Any) -> bool:
@@ -60,14 +56,18 @@ def _is_map(field: Any) -> bool:
     return field.message_type is not None and field.message_type.GetOptions().map_entry
 
 
-def _one_of(field: Any) -> Callable[[Any], Any] | None:
-    """What becomes of one value; None: it stays as it is."""
+def _one_of(field: Any) -> Callable[[Any], Any]:
+    """What becomes of one value."""
     if field.message_type is not None:
         return to_json
     if field.enum_type is not None:
         names = {number: item.name for number, item in field.enum_type.values_by_number.items()}
         return names.__getitem__
-    return None
+    return _as_it_is
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 def _field_schema(field: Any) -> dict[str, Any]:

@@ -70,7 +70,7 @@ _TRY_ELSEWHERE = {
     grpc.StatusCode.CANCELLED,
 }
 
-_BEGUN_ONCE = {"ExecuteMove", "RollBackMove"}
+_BEGUN_ONCE = {"ExecuteMove", "RollBackMove", "RunDrill"}
 """Whoever did not answer in time may have begun: asked next, another one would begin beside it."""
 
 Answer = TypeVar("Answer", bound=Message)

@@ -23,39 +23,52 @@ _sym_db = _symbol_database.Default()
 
 
 from parallax.v1 import offsets_pb2 as parallax_dot_v1_dot_offsets__pb2
+from parallax.v1 import overview_pb2 as parallax_dot_v1_dot_overview__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17parallax/v1/moves.proto\x12\x0bparallax.v1\x1a\x19parallax/v1/offsets.proto\"\x8c\x01\n\x0fPlanMoveRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x11\n\tto_region\x18\x02 \x01(\t\x12\x12\n\nto_cluster\x18\x03 \x01(\t\x12\x0c\n\x04\x62\x61\x63k\x18\x04 \x01(\x08\x12\x0e\n\x06origin\x18\x05 \x01(\t\x12\x10\n\x08\x64isaster\x18\x06 \x01(\x08\x12\x13\n\x0b\x61\x63\x63\x65pt_gaps\x18\x07 \x01(\x08\"\xed\x01\n\x10PlannedPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x18\n\x0bnext_offset\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x15\n\rresume_offset\x18\x04 \x01(\x03\x12%\n\x07outcome\x18\x05 \x01(\x0e\x32\x14.parallax.v1.Outcome\x12\x17\n\x0fpending_records\x18\x06 \x01(\x03\x12\x1f\n\x12redelivery_records\x18\x07 \x01(\x03H\x01\x88\x01\x01\x42\x0e\n\x0c_next_offsetB\x15\n\x13_redelivery_records\"\xc1\x03\n\x0bPlannedMove\x12\x0f\n\x07move_id\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12\r\n\x05group\x18\x03 \x01(\t\x12\x0e\n\x06origin\x18\x04 \x01(\t\x12\x0e\n\x06target\x18\x05 \x01(\t\x12\x0e\n\x06region\x18\x06 \x01(\t\x12\x0c\n\x04kind\x18\x07 \x01(\t\x12\x16\n\x0e\x66\x65ncing_number\x18\x08 \x01(\x03\x12%\n\x07outcome\x18\t \x01(\x0e\x32\x14.parallax.v1.Outcome\x12\x31\n\npartitions\x18\n \x03(\x0b\x32\x1d.parallax.v1.PlannedPartition\x12\x0c\n\x04gaps\x18\x0b \x03(\t\x12\x0f\n\x07unknown\x18\x0c \x03(\t\x12\x11\n\tobstacles\x18\r \x03(\t\x12\x11\n\twaits_for\x18\x0e \x03(\t\x12\x0f\n\x07\x61rrived\x18\x0f \x01(\x08\x12\x16\n\x0epublisher_only\x18\x10 \x01(\x08\x12\x17\n\x0fpending_records\x18\x11 \x01(\x03\x12\x1f\n\x12redelivery_records\x18\x12 \x01(\x03H\x00\x88\x01\x01\x12\x13\n\x0b\x61\x63\x63\x65pt_gaps\x18\x13 \x01(\x08\x42\x15\n\x13_redelivery_records\"e\n\x12\x45xecuteMoveRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0f\n\x07move_id\x18\x02 \x01(\t\x12\x0e\n\x06\x64igest\x18\x03 \x01(\t\x12\x10\n\x08\x64isaster\x18\x04 \x01(\x08\x12\r\n\x05\x61\x63tor\x18\x05 \x01(\t\"B\n\x11\x43\x61ncelMoveRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0f\n\x07move_id\x18\x02 \x01(\t\x12\r\n\x05\x61\x63tor\x18\x03 \x01(\t\"V\n\x13RollBackMoveRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0f\n\x07move_id\x18\x02 \x01(\t\x12\x10\n\x08\x64isaster\x18\x03 \x01(\x08\x12\r\n\x05\x61\x63tor\x18\x04 \x01(\t\"0\n\x0eGetMoveRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0f\n\x07move_id\x18\x02 \x01(\t\")\n\tMoveEvent\x12\r\n\x05\x61t_ms\x18\x01 \x01(\x03\x12\r\n\x05words\x18\x02 \x01(\t\"\xac\x02\n\nMoveStatus\x12\x0f\n\x07move_id\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\x12\r\n\x05state\x18\x03 \x01(\t\x12\x0c\n\x04step\x18\x04 \x01(\t\x12\r\n\x05\x64oing\x18\x05 \x01(\t\x12\x0f\n\x07problem\x18\x06 \x01(\t\x12\x1b\n\x0e\x66\x65ncing_number\x18\x07 \x01(\x03H\x00\x88\x01\x01\x12&\n\x06\x65vents\x18\x08 \x03(\x0b\x32\x16.parallax.v1.MoveEvent\x12\r\n\x05\x61\x63tor\x18\t \x01(\t\x12\x1a\n\rstarted_at_ms\x18\n \x01(\x03H\x01\x88\x01\x01\x12\x1a\n\rupdated_at_ms\x18\x0b \x01(\x03H\x02\x88\x01\x01\x42\x11\n\x0f_fencing_numberB\x10\n\x0e_started_at_msB\x10\n\x0e_updated_at_ms\"2\n\x12VerifyGroupRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05moves\x18\x02 \x01(\x05\"\x9d\x01\n\x15PartitionVerification\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0f\n\x07verdict\x18\x03 \x01(\t\x12\x14\n\x0conce_records\x18\x04 \x01(\x03\x12\x15\n\rtwice_records\x18\x05 \x01(\x03\x12\x15\n\rnever_records\x18\x06 \x01(\x03\x12\r\n\x05notes\x18\x07 \x03(\t\"\x9a\x01\n\x11GroupVerification\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0f\n\x07verdict\x18\x02 \x01(\t\x12\x11\n\tconsumers\x18\x03 \x01(\t\x12\x0b\n\x03way\x18\x04 \x03(\t\x12\x36\n\npartitions\x18\x05 \x03(\x0b\x32\".parallax.v1.PartitionVerification\x12\r\n\x05notes\x18\x06 \x03(\t2\xbd\x03\n\x0bMoveService\x12\x42\n\x08PlanMove\x12\x1c.parallax.v1.PlanMoveRequest\x1a\x18.parallax.v1.PlannedMove\x12G\n\x0b\x45xecuteMove\x12\x1f.parallax.v1.ExecuteMoveRequest\x1a\x17.parallax.v1.MoveStatus\x12\x45\n\nCancelMove\x12\x1e.parallax.v1.CancelMoveRequest\x1a\x17.parallax.v1.MoveStatus\x12I\n\x0cRollBackMove\x12 .parallax.v1.RollBackMoveRequest\x1a\x17.parallax.v1.MoveStatus\x12?\n\x07GetMove\x12\x1b.parallax.v1.GetMoveRequest\x1a\x17.parallax.v1.MoveStatus\x12N\n\x0bVerifyGroup\x12\x1f.parallax.v1.VerifyGroupRequest\x1a\x1e.parallax.v1.GroupVerificationb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17parallax/v1/moves.proto\x12\x0bparallax.v1\x1a\x19parallax/v1/offsets.proto\x1a\x1aparallax/v1/overview.proto\"\x8c\x01\n\x0fPlanMoveRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x11\n\tto_region\x18\x02 \x01(\t\x12\x12\n\nto_cluster\x18\x03 \x01(\t\x12\x0c\n\x04\x62\x61\x63k\x18\x04 \x01(\x08\x12\x0e\n\x06origin\x18\x05 \x01(\t\x12\x10\n\x08\x64isaster\x18\x06 \x01(\x08\x12\x13\n\x0b\x61\x63\x63\x65pt_gaps\x18\x07 \x01(\x08\"\xed\x01\n\x10PlannedPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x18\n\x0bnext_offset\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x15\n\rresume_offset\x18\x04 \x01(\x03\x12%\n\x07outcome\x18\x05 \x01(\x0e\x32\x14.parallax.v1.Outcome\x12\x17\n\x0fpending_records\x18\x06 \x01(\x03\x12\x1f\n\x12redelivery_records\x18\x07 \x01(\x03H\x01\x88\x01\x01\x42\x0e\n\x0c_next_offsetB\x15\n\x13_redelivery_records\"\xc1\x03\n\x0bPlannedMove\x12\x0f\n\x07move_id\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12\r\n\x05group\x18\x03 \x01(\t\x12\x0e\n\x06origin\x18\x04 \x01(\t\x12\x0e\n\x06target\x18\x05 \x01(\t\x12\x0e\n\x06region\x18\x06 \x01(\t\x12\x0c\n\x04kind\x18\x07 \x01(\t\x12\x16\n\x0e\x66\x65ncing_number\x18\x08 \x01(\x03\x12%\n\x07outcome\x18\t \x01(\x0e\x32\x14.parallax.v1.Outcome\x12\x31\n\npartitions\x18\n \x03(\x0b\x32\x1d.parallax.v1.PlannedPartition\x12\x0c\n\x04gaps\x18\x0b \x03(\t\x12\x0f\n\x07unknown\x18\x0c \x03(\t\x12\x11\n\tobstacles\x18\r \x03(\t\x12\x11\n\twaits_for\x18\x0e \x03(\t\x12\x0f\n\x07\x61rrived\x18\x0f \x01(\x08\x12\x16\n\x0epublisher_only\x18\x10 \x01(\x08\x12\x17\n\x0fpending_records\x18\x11 \x01(\x03\x12\x1f\n\x12redelivery_records\x18\x12 \x01(\x03H\x00\x88\x01\x01\x12\x13\n\x0b\x61\x63\x63\x65pt_gaps\x18\x13 \x01(\x08\x42\x15\n\x13_redelivery_records\"e\n\x12\x45xecuteMoveRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0f\n\x07move_id\x18\x02 \x01(\t\x12\x0e\n\x06\x64igest\x18\x03 \x01(\t\x12\x10\n\x08\x64isaster\x18\x04 \x01(\x08\x12\r\n\x05\x61\x63tor\x18\x05 \x01(\t\"B\n\x11\x43\x61ncelMoveRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0f\n\x07move_id\x18\x02 \x01(\t\x12\r\n\x05\x61\x63tor\x18\x03 \x01(\t\"V\n\x13RollBackMoveRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0f\n\x07move_id\x18\x02 \x01(\t\x12\x10\n\x08\x64isaster\x18\x03 \x01(\x08\x12\r\n\x05\x61\x63tor\x18\x04 \x01(\t\"0\n\x0eGetMoveRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0f\n\x07move_id\x18\x02 \x01(\t\")\n\tMoveEvent\x12\r\n\x05\x61t_ms\x18\x01 \x01(\x03\x12\r\n\x05words\x18\x02 \x01(\t\"\xac\x02\n\nMoveStatus\x12\x0f\n\x07move_id\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\x12\r\n\x05state\x18\x03 \x01(\t\x12\x0c\n\x04step\x18\x04 \x01(\t\x12\r\n\x05\x64oing\x18\x05 \x01(\t\x12\x0f\n\x07problem\x18\x06 \x01(\t\x12\x1b\n\x0e\x66\x65ncing_number\x18\x07 \x01(\x03H\x00\x88\x01\x01\x12&\n\x06\x65vents\x18\x08 \x03(\x0b\x32\x16.parallax.v1.MoveEvent\x12\r\n\x05\x61\x63tor\x18\t \x01(\t\x12\x1a\n\rstarted_at_ms\x18\n \x01(\x03H\x01\x88\x01\x01\x12\x1a\n\rupdated_at_ms\x18\x0b \x01(\x03H\x02\x88\x01\x01\x42\x11\n\x0f_fencing_numberB\x10\n\x0e_started_at_msB\x10\n\x0e_updated_at_ms\"2\n\x12VerifyGroupRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05moves\x18\x02 \x01(\x05\"\x9d\x01\n\x15PartitionVerification\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0f\n\x07verdict\x18\x03 \x01(\t\x12\x14\n\x0conce_records\x18\x04 \x01(\x03\x12\x15\n\rtwice_records\x18\x05 \x01(\x03\x12\x15\n\rnever_records\x18\x06 \x01(\x03\x12\r\n\x05notes\x18\x07 \x03(\t\"\x9a\x01\n\x11GroupVerification\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0f\n\x07verdict\x18\x02 \x01(\t\x12\x11\n\tconsumers\x18\x03 \x01(\t\x12\x0b\n\x03way\x18\x04 \x03(\t\x12\x36\n\npartitions\x18\x05 \x03(\x0b\x32\".parallax.v1.PartitionVerification\x12\r\n\x05notes\x18\x06 \x03(\t\".\n\x10PlanDrillRequest\x12\x0e\n\x06origin\x18\x01 \x01(\t\x12\n\n\x02to\x18\x02 \x01(\t\"h\n\x0cPlannedDrill\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x0e\n\x06origin\x18\x03 \x01(\t\x12\n\n\x02to\x18\x04 \x01(\t\x12\x0f\n\x07regions\x18\x05 \x03(\t\x12\r\n\x05steps\x18\x06 \x03(\t\"K\n\x0fRunDrillRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0e\n\x06origin\x18\x02 \x01(\t\x12\n\n\x02to\x18\x03 \x01(\t\x12\r\n\x05\x61\x63tor\x18\x04 \x01(\t\"B\n\x10StopDrillRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x10\n\x08\x64rill_id\x18\x02 \x01(\t\x12\r\n\x05\x61\x63tor\x18\x03 \x01(\t\"2\n\x0fGetDrillRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x10\n\x08\x64rill_id\x18\x02 \x01(\t\"\xaf\x01\n\x0b\x44rillStatus\x12\x10\n\x08\x64rill_id\x18\x01 \x01(\t\x12\x0e\n\x06\x65nding\x18\x02 \x01(\t\x12\x0c\n\x04here\x18\x03 \x01(\x08\x12\r\n\x05\x64oing\x18\x04 \x01(\t\x12\x0f\n\x07problem\x18\x05 \x01(\t\x12&\n\x06\x65vents\x18\x06 \x03(\x0b\x32\x16.parallax.v1.MoveEvent\x12(\n\x05\x64rill\x18\x07 \x01(\x0b\x32\x19.parallax.v1.DrillSummary2\xd2\x05\n\x0bMoveService\x12\x42\n\x08PlanMove\x12\x1c.parallax.v1.PlanMoveRequest\x1a\x18.parallax.v1.PlannedMove\x12G\n\x0b\x45xecuteMove\x12\x1f.parallax.v1.ExecuteMoveRequest\x1a\x17.parallax.v1.MoveStatus\x12\x45\n\nCancelMove\x12\x1e.parallax.v1.CancelMoveRequest\x1a\x17.parallax.v1.MoveStatus\x12I\n\x0cRollBackMove\x12 .parallax.v1.RollBackMoveRequest\x1a\x17.parallax.v1.MoveStatus\x12?\n\x07GetMove\x12\x1b.parallax.v1.GetMoveRequest\x1a\x17.parallax.v1.MoveStatus\x12N\n\x0bVerifyGroup\x12\x1f.parallax.v1.VerifyGroupRequest\x1a\x1e.parallax.v1.GroupVerification\x12\x45\n\tPlanDrill\x12\x1d.parallax.v1.PlanDrillRequest\x1a\x19.parallax.v1.PlannedDrill\x12\x42\n\x08RunDrill\x12\x1c.parallax.v1.RunDrillRequest\x1a\x18.parallax.v1.DrillStatus\x12\x44\n\tStopDrill\x12\x1d.parallax.v1.StopDrillRequest\x1a\x18.parallax.v1.DrillStatus\x12\x42\n\x08GetDrill\x12\x1c.parallax.v1.GetDrillRequest\x1a\x18.parallax.v1.DrillStatusb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'parallax.v1.moves_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PLANMOVEREQUEST']._serialized_start=68
-  _globals['_PLANMOVEREQUEST']._serialized_end=208
-  _globals['_PLANNEDPARTITION']._serialized_start=211
-  _globals['_PLANNEDPARTITION']._serialized_end=448
-  _globals['_PLANNEDMOVE']._serialized_start=451
-  _globals['_PLANNEDMOVE']._serialized_end=900
-  _globals['_EXECUTEMOVEREQUEST']._serialized_start=902
-  _globals['_EXECUTEMOVEREQUEST']._serialized_end=1003
-  _globals['_CANCELMOVEREQUEST']._serialized_start=1005
-  _globals['_CANCELMOVEREQUEST']._serialized_end=1071
-  _globals['_ROLLBACKMOVEREQUEST']._serialized_start=1073
-  _globals['_ROLLBACKMOVEREQUEST']._serialized_end=1159
-  _globals['_GETMOVEREQUEST']._serialized_start=1161
-  _globals['_GETMOVEREQUEST']._serialized_end=1209
-  _globals['_MOVEEVENT']._serialized_start=1211
-  _globals['_MOVEEVENT']._serialized_end=1252
-  _globals['_MOVESTATUS']._serialized_start=1255
-  _globals['_MOVESTATUS']._serialized_end=1555
-  _globals['_VERIFYGROUPREQUEST']._serialized_start=1557
-  _globals['_VERIFYGROUPREQUEST']._serialized_end=1607
-  _globals['_PARTITIONVERIFICATION']._serialized_start=1610
-  _globals['_PARTITIONVERIFICATION']._serialized_end=1767
-  _globals['_GROUPVERIFICATION']._serialized_start=1770
-  _globals['_GROUPVERIFICATION']._serialized_end=1924
-  _globals['_MOVESERVICE']._serialized_start=1927
-  _globals['_MOVESERVICE']._serialized_end=2372
+  _globals['_PLANMOVEREQUEST']._serialized_start=96
+  _globals['_PLANMOVEREQUEST']._serialized_end=236
+  _globals['_PLANNEDPARTITION']._serialized_start=239
+  _globals['_PLANNEDPARTITION']._serialized_end=476
+  _globals['_PLANNEDMOVE']._serialized_start=479
+  _globals['_PLANNEDMOVE']._serialized_end=928
+  _globals['_EXECUTEMOVEREQUEST']._serialized_start=930
+  _globals['_EXECUTEMOVEREQUEST']._serialized_end=1031
+  _globals['_CANCELMOVEREQUEST']._serialized_start=1033
+  _globals['_CANCELMOVEREQUEST']._serialized_end=1099
+  _globals['_ROLLBACKMOVEREQUEST']._serialized_start=1101
+  _globals['_ROLLBACKMOVEREQUEST']._serialized_end=1187
+  _globals['_GETMOVEREQUEST']._serialized_start=1189
+  _globals['_GETMOVEREQUEST']._serialized_end=1237
+  _globals['_MOVEEVENT']._serialized_start=1239
+  _globals['_MOVEEVENT']._serialized_end=1280
+  _globals['_MOVESTATUS']._serialized_start=1283
+  _globals['_MOVESTATUS']._serialized_end=1583
+  _globals['_VERIFYGROUPREQUEST']._serialized_start=1585
+  _globals['_VERIFYGROUPREQUEST']._serialized_end=1635
+  _globals['_PARTITIONVERIFICATION']._serialized_start=1638
+  _globals['_PARTITIONVERIFICATION']._serialized_end=1795
+  _globals['_GROUPVERIFICATION']._serialized_start=1798
+  _globals['_GROUPVERIFICATION']._serialized_end=1952
+  _globals['_PLANDRILLREQUEST']._serialized_start=1954
+  _globals['_PLANDRILLREQUEST']._serialized_end=2000
+  _globals['_PLANNEDDRILL']._serialized_start=2002
+  _globals['_PLANNEDDRILL']._serialized_end=2106
+  _globals['_RUNDRILLREQUEST']._serialized_start=2108
+  _globals['_RUNDRILLREQUEST']._serialized_end=2183
+  _globals['_STOPDRILLREQUEST']._serialized_start=2185
+  _globals['_STOPDRILLREQUEST']._serialized_end=2251
+  _globals['_GETDRILLREQUEST']._serialized_start=2253
+  _globals['_GETDRILLREQUEST']._serialized_end=2303
+  _globals['_DRILLSTATUS']._serialized_start=2306
+  _globals['_DRILLSTATUS']._serialized_end=2481
+  _globals['_MOVESERVICE']._serialized_start=2484
+  _globals['_MOVESERVICE']._serialized_end=3206
 # @@protoc_insertion_point(module_scope)

@@ -1,4 +1,5 @@
 from parallax.v1 import offsets_pb2 as _offsets_pb2
+from parallax.v1 import overview_pb2 as _overview_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -204,3 +205,75 @@ class GroupVerification(_message.Message):
     partitions: _containers.RepeatedCompositeFieldContainer[PartitionVerification]
     notes: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, group: _Optional[str] = ..., verdict: _Optional[str] = ..., consumers: _Optional[str] = ..., way: _Optional[_Iterable[str]] = ..., partitions: _Optional[_Iterable[_Union[PartitionVerification, _Mapping]]] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class PlanDrillRequest(_message.Message):
+    __slots__ = ("origin", "to")
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    origin: str
+    to: str
+    def __init__(self, origin: _Optional[str] = ..., to: _Optional[str] = ...) -> None: ...
+
+class PlannedDrill(_message.Message):
+    __slots__ = ("group", "topic", "origin", "to", "regions", "steps")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    REGIONS_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    topic: str
+    origin: str
+    to: str
+    regions: _containers.RepeatedScalarFieldContainer[str]
+    steps: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., origin: _Optional[str] = ..., to: _Optional[str] = ..., regions: _Optional[_Iterable[str]] = ..., steps: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class RunDrillRequest(_message.Message):
+    __slots__ = ("group", "origin", "to", "actor")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    ACTOR_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    origin: str
+    to: str
+    actor: str
+    def __init__(self, group: _Optional[str] = ..., origin: _Optional[str] = ..., to: _Optional[str] = ..., actor: _Optional[str] = ...) -> None: ...
+
+class StopDrillRequest(_message.Message):
+    __slots__ = ("group", "drill_id", "actor")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    DRILL_ID_FIELD_NUMBER: _ClassVar[int]
+    ACTOR_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    drill_id: str
+    actor: str
+    def __init__(self, group: _Optional[str] = ..., drill_id: _Optional[str] = ..., actor: _Optional[str] = ...) -> None: ...
+
+class GetDrillRequest(_message.Message):
+    __slots__ = ("group", "drill_id")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    DRILL_ID_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    drill_id: str
+    def __init__(self, group: _Optional[str] = ..., drill_id: _Optional[str] = ...) -> None: ...
+
+class DrillStatus(_message.Message):
+    __slots__ = ("drill_id", "ending", "here", "doing", "problem", "events", "drill")
+    DRILL_ID_FIELD_NUMBER: _ClassVar[int]
+    ENDING_FIELD_NUMBER: _ClassVar[int]
+    HERE_FIELD_NUMBER: _ClassVar[int]
+    DOING_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    DRILL_FIELD_NUMBER: _ClassVar[int]
+    drill_id: str
+    ending: str
+    here: bool
+    doing: str
+    problem: str
+    events: _containers.RepeatedCompositeFieldContainer[MoveEvent]
+    drill: _overview_pb2.DrillSummary
+    def __init__(self, drill_id: _Optional[str] = ..., ending: _Optional[str] = ..., here: _Optional[bool] = ..., doing: _Optional[str] = ..., problem: _Optional[str] = ..., events: _Optional[_Iterable[_Union[MoveEvent, _Mapping]]] = ..., drill: _Optional[_Union[_overview_pb2.DrillSummary, _Mapping]] = ...) -> None: ...

@@ -64,6 +64,26 @@ class MoveServiceStub:
                 request_serializer=parallax_dot_v1_dot_moves__pb2.VerifyGroupRequest.SerializeToString,
                 response_deserializer=parallax_dot_v1_dot_moves__pb2.GroupVerification.FromString,
                 _registered_method=True)
+        self.PlanDrill = channel.unary_unary(
+                '/parallax.v1.MoveService/PlanDrill',
+                request_serializer=parallax_dot_v1_dot_moves__pb2.PlanDrillRequest.SerializeToString,
+                response_deserializer=parallax_dot_v1_dot_moves__pb2.PlannedDrill.FromString,
+                _registered_method=True)
+        self.RunDrill = channel.unary_unary(
+                '/parallax.v1.MoveService/RunDrill',
+                request_serializer=parallax_dot_v1_dot_moves__pb2.RunDrillRequest.SerializeToString,
+                response_deserializer=parallax_dot_v1_dot_moves__pb2.DrillStatus.FromString,
+                _registered_method=True)
+        self.StopDrill = channel.unary_unary(
+                '/parallax.v1.MoveService/StopDrill',
+                request_serializer=parallax_dot_v1_dot_moves__pb2.StopDrillRequest.SerializeToString,
+                response_deserializer=parallax_dot_v1_dot_moves__pb2.DrillStatus.FromString,
+                _registered_method=True)
+        self.GetDrill = channel.unary_unary(
+                '/parallax.v1.MoveService/GetDrill',
+                request_serializer=parallax_dot_v1_dot_moves__pb2.GetDrillRequest.SerializeToString,
+                response_deserializer=parallax_dot_v1_dot_moves__pb2.DrillStatus.FromString,
+                _registered_method=True)
 
 
 class MoveServiceServicer:
@@ -112,6 +132,35 @@ class MoveServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PlanDrill(self, request, context):
+        """What a drill would do: records flow, a group that belongs to drills alone goes to another region and back, and nothing may be
+        missing. Nothing is changed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RunDrill(self, request, context):
+        """Begin with a drill. The service that is asked carries it out, as `parallax drill` does, and one at a time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StopDrill(self, request, context):
+        """Let a drill end before its next step; its group is taken home.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetDrill(self, request, context):
+        """How far a drill is.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_MoveServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -144,6 +193,26 @@ def add_MoveServiceServicer_to_server(servicer, server):
                     servicer.VerifyGroup,
                     request_deserializer=parallax_dot_v1_dot_moves__pb2.VerifyGroupRequest.FromString,
                     response_serializer=parallax_dot_v1_dot_moves__pb2.GroupVerification.SerializeToString,
+            ),
+            'PlanDrill': grpc.unary_unary_rpc_method_handler(
+                    servicer.PlanDrill,
+                    request_deserializer=parallax_dot_v1_dot_moves__pb2.PlanDrillRequest.FromString,
+                    response_serializer=parallax_dot_v1_dot_moves__pb2.PlannedDrill.SerializeToString,
+            ),
+            'RunDrill': grpc.unary_unary_rpc_method_handler(
+                    servicer.RunDrill,
+                    request_deserializer=parallax_dot_v1_dot_moves__pb2.RunDrillRequest.FromString,
+                    response_serializer=parallax_dot_v1_dot_moves__pb2.DrillStatus.SerializeToString,
+            ),
+            'StopDrill': grpc.unary_unary_rpc_method_handler(
+                    servicer.StopDrill,
+                    request_deserializer=parallax_dot_v1_dot_moves__pb2.StopDrillRequest.FromString,
+                    response_serializer=parallax_dot_v1_dot_moves__pb2.DrillStatus.SerializeToString,
+            ),
+            'GetDrill': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetDrill,
+                    request_deserializer=parallax_dot_v1_dot_moves__pb2.GetDrillRequest.FromString,
+                    response_serializer=parallax_dot_v1_dot_moves__pb2.DrillStatus.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -308,6 +377,114 @@ class MoveService:
             '/parallax.v1.MoveService/VerifyGroup',
             parallax_dot_v1_dot_moves__pb2.VerifyGroupRequest.SerializeToString,
             parallax_dot_v1_dot_moves__pb2.GroupVerification.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PlanDrill(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/parallax.v1.MoveService/PlanDrill',
+            parallax_dot_v1_dot_moves__pb2.PlanDrillRequest.SerializeToString,
+            parallax_dot_v1_dot_moves__pb2.PlannedDrill.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RunDrill(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/parallax.v1.MoveService/RunDrill',
+            parallax_dot_v1_dot_moves__pb2.RunDrillRequest.SerializeToString,
+            parallax_dot_v1_dot_moves__pb2.DrillStatus.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StopDrill(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/parallax.v1.MoveService/StopDrill',
+            parallax_dot_v1_dot_moves__pb2.StopDrillRequest.SerializeToString,
+            parallax_dot_v1_dot_moves__pb2.DrillStatus.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetDrill(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/parallax.v1.MoveService/GetDrill',
+            parallax_dot_v1_dot_moves__pb2.GetDrillRequest.SerializeToString,
+            parallax_dot_v1_dot_moves__pb2.DrillStatus.FromString,
             options,
             channel_credentials,
             insecure,

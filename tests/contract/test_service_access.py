@@ -100,6 +100,10 @@ REQUESTS: Mapping[str, list[tuple[str, Any]]] = {
     "PlanMove": [("", moves_pb2.PlanMoveRequest(group=GROUP, to_region="b"))],
     "VerifyGroup": [("", moves_pb2.VerifyGroupRequest(group=GROUP))],
     "GetMove": [("", moves_pb2.GetMoveRequest(group=GROUP, move_id=PLANNED.move_id))],
+    "PlanDrill": [("", moves_pb2.PlanDrillRequest())],
+    "GetDrill": [("", moves_pb2.GetDrillRequest(group=GROUP, drill_id="x"))],
+    "RunDrill": [("", moves_pb2.RunDrillRequest(group=GROUP, origin="z"))],
+    "StopDrill": [("", moves_pb2.StopDrillRequest(group=GROUP, drill_id="x"))],
     "ExecuteMove": [
         ("", moves_pb2.ExecuteMoveRequest(group=GROUP, move_id=PLANNED.move_id, digest="x")),
         (
@@ -147,6 +151,10 @@ PATHS: Mapping[str, list[tuple[str, str, dict[str, Any] | None]]] = {
         ("", f"/v1/moves/{PLANNED.move_id}", None),
         ("", f"/v1/moves/{LOST.move_id}/events", None),
     ],
+    "PlanDrill": [("", "/v1/drills/plan", None)],
+    "GetDrill": [("", "/v1/drills/x", None)],
+    "RunDrill": [("", "POST /v1/drills", {"origin": "z"})],
+    "StopDrill": [("", "POST /v1/drills/x/stop", {})],
     "ExecuteMove": [
         ("", f"POST /v1/moves/{PLANNED.move_id}/execute", {"digest": "x"}),
         ("disaster", f"POST /v1/moves/{LOST.move_id}/execute", {"digest": "x"}),
@@ -183,7 +191,7 @@ def callers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callers]:
             {"principals": [role], "groups": [GROUP], "allow": [right]} for role, right in RIGHTS.items()
         ],
     }
-    world = World(("a", "b"), service={"auth": auth})
+    world = World(("a", "b"), service={"auth": auth}, drill={"group": GROUP, "topic": TOPIC})
     for target in ("a", "b"):
         for source in ("a", "b"):
             world.copy(source, target, 4)

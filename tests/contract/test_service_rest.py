@@ -243,7 +243,7 @@ def test_a_body_of_very_many_levels_is_the_callers_fault(http: httpx.Client, bod
 def test_openapi_describes_every_route(http: httpx.Client) -> None:
     described = _json(http.get("/openapi.json"))
 
-    assert len(described["paths"]) == 28
+    assert len(described["paths"]) == 31
     for path, methods in described["paths"].items():
         for operation in methods.values():
             assert operation["description"], path
@@ -270,8 +270,11 @@ def test_openapi_tells_the_errors_that_there_are(http: httpx.Client) -> None:
     assert {key for key, statuses in told.items() if "409" in statuses} == {
         ("/v1/groups/{group}/primary", "put"),
         *((f"/v1/moves/{{move_id}}/{verb}", "post") for verb in ("execute", "cancel", "rollback")),
+        ("/v1/drills", "post"),
+        ("/v1/drills/{drill_id}/stop", "post"),
     }
     assert {path for (path, _), statuses in told.items() if "429" in statuses} == {
+        "/v1/drills",
         "/v1/groups",
         "/v1/groups/{group}/failover-offsets",
         "/v1/moves",
@@ -287,6 +290,8 @@ def test_openapi_tells_the_errors_that_there_are(http: httpx.Client) -> None:
         "CancelBody",
         "ExecuteBody",
         "RollBackBody",
+        "RunBody",
+        "StopBody",
     }
     for (path, method), statuses in told.items():
         responses = described["paths"][path][method]["responses"]

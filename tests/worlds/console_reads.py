@@ -112,6 +112,18 @@ class FakeReads:
     def get_move(self, group: str, move_id: str) -> moves_pb2.MoveStatus:
         return self._tell("get_move", group=group, move_id=move_id)
 
+    def plan_drill(self, **options: Any) -> moves_pb2.PlannedDrill:
+        return self._tell("plan_drill", **options)
+
+    def run_drill(self, planned: moves_pb2.PlannedDrill, **options: Any) -> moves_pb2.DrillStatus:
+        return self._tell("run_drill", planned=planned, **options)
+
+    def stop_drill(self, group: str, drill_id: str, **options: Any) -> moves_pb2.DrillStatus:
+        return self._tell("stop_drill", group=group, drill_id=drill_id, **options)
+
+    def get_drill(self, group: str, drill_id: str) -> moves_pb2.DrillStatus:
+        return self._tell("get_drill", group=group, drill_id=drill_id)
+
     def verify_group(self, group: str, **options: Any) -> moves_pb2.GroupVerification:
         return self._tell("verify_group", group=group, **options)
 

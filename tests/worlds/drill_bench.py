@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from parallax.domain.ids import RegionName
+from parallax.domain.primary import Assignment
 from parallax.failover.drill.figures import CanaryDelivery, Samples
 from parallax.failover.drill.run import DrillPlan
 from parallax.failover.plan import MoveLimits
@@ -57,8 +58,12 @@ class FakeCanary:
             self._come()
         return Samples(dict(self.acknowledged), tuple(self.delivered))
 
+    def decided(self) -> Assignment | None:
+        """Where the group is primary."""
+        return self.bench.client.service.primaries.get(GROUP)
+
     def _come(self) -> None:
-        found = self.bench.client.service.primaries.get(GROUP)
+        found = self.decided()
         cluster = None if found is None else found.consumed_cluster
         region = "a" if cluster is None else str(cluster).removeprefix("aggregate-")
         number = len(self.acknowledged)

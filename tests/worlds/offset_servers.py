@@ -74,10 +74,10 @@ class Served:
 
 
 @contextmanager
-def serving(world: World) -> Iterator[Served]:
+def serving(world: World, **options: Any) -> Iterator[Served]:
     """Serve a world over gRPC and REST on free ports."""
     with ExitStack() as stack:
-        service = stack.enter_context(world.service())
+        service = stack.enter_context(world.service(**options))
         metrics, tls = ServiceMetrics(), world.config.service.tls
         identity = Identity(world.config.service.auth)
         gauges = metrics.watch(service, identity)

@@ -196,6 +196,7 @@ class World:
         uncopied: Collection[str] = (),
         service: Mapping[str, Any] | None = None,
         sync: Mapping[str, Any] | None = None,
+        drill: Mapping[str, Any] | None = None,
         rows_per_block: int = 8,
     ) -> None:
         self.regions = [RegionName(name) for name in regions]
@@ -206,6 +207,7 @@ class World:
                 "cassandra": {"contact_points": ["127.0.0.1"]},
                 "service": service or {},
                 "sync": sync or {},
+                "drill": drill or {},
             }
         )
         self.index = MemoryMappingIndex(rows_per_block)
@@ -375,6 +377,7 @@ class World:
             audit=self.audit,
             cache=options.pop("cache", False),
             writers={name: item for name, item in self.clusters.items() if isinstance(item, Writer)},
+            **options,
         )
 
     def request(

@@ -110,6 +110,7 @@ class DrillRun:
         plan: what to do.
         prove: the verdict of a proof after the fact over the last two moves, asked once the consumer has left.
         tell: called with a few words at each step.
+        drill_id: by which it is found again; empty: a new one.
     """
 
     def __init__(
@@ -120,12 +121,14 @@ class DrillRun:
         *,
         prove: Callable[[], str],
         tell: Tell = lambda _words: None,
+        drill_id: str = "",
     ) -> None:
         self._outside = outside
         self._canary = canary
         self._plan = plan
         self._prove = prove
         self._tell = tell
+        self._drill_id = drill_id or uuid.uuid4().hex
         self._legs: list[Leg] = []
         self._alone = False
 
@@ -138,7 +141,7 @@ class DrillRun:
         plan = self._plan
         began_ms = self._outside.time.now_ms()
         record = DrillRecord(
-            uuid.uuid4().hex,
+            self._drill_id,
             plan.group,
             plan.topic,
             plan.origin,
