@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
-from console.listing import Cell, Listing, age, columns, link, moment
+from console.listing import Cell, Listing, age, columns, history, link, moment
 from console.reads import Reads
 from parallax.client.client import at_cluster
 from parallax.errors import ParallaxError, UnknownGroupError
@@ -92,6 +92,12 @@ def look(reads: Reads, group: str, now_ms: int) -> GroupView:
 def _positions(found: pb.GetGroupPositionsResponse.ClusterPositions, now_ms: int, most: int) -> GroupSection:
     heading = f"At {found.cluster}"
     shown, notes = _first(found.positions, found.positions, most)
+    lags = history([optional(sample, "lag_records") for sample in found.lag_history])
+    if lags.text is not None:
+        notes = (
+            f"Lag over the last ten minutes, as far as it was looked at: {lags.text} ({lags.note})",
+            *notes,
+        )
     listing = Listing(
         columns=columns(
             "topic Topic | >partition Partition | >next_offset Next offset | >lag_offsets Lag | >high_watermark Log end"

@@ -12,6 +12,8 @@ from urllib.parse import urlencode
 
 DASH = "\u2013"
 """Unknown. It is never written as 0."""
+_BLOCKS = "".join(map(chr, range(0x2581, 0x2589)))
+"""From an eighth of a line to a whole one."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a spreadsheet would carry out."""
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
@@ -112,6 +114,16 @@ class Listing:
         names = [column.name for column in self.columns]
         rows = [{name: cell.value for name, cell in zip(names, row, strict=True)} for row in self.rows]
         return {"rows": rows, "next_after": self.next_after, "notes": list(self.notes)}
+
+
+def history(lags: Sequence[int | None]) -> Cell:
+    """A lag as it went, the newest at the end: nothing is known of a dash, and the lowest block is no lag or nearly none."""
+    known = [lag for lag in lags if lag is not None]
+    if not known:
+        return Cell(None)
+    greatest = max(known)
+    blocks = (DASH if lag is None else _BLOCKS[lag * (len(_BLOCKS) - 1) // max(1, greatest)] for lag in lags)
+    return Cell(list(lags), text="".join(blocks), note=f"{greatest:,} at most")
 
 
 def link(path: str, **parameters: str) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from console.groups import optional, outcome_cell
-from console.listing import DASH, Cell, Choice, Listing, age, columns, link, moment
+from console.listing import Cell, Choice, Listing, age, columns, history, link, moment
 from console.reads import Reads
 from parallax.v1 import overview_pb2 as pb
 from parallax.v1 import primaries_pb2
@@ -33,8 +33,6 @@ _PARTITION_STATES: Mapping[int, tuple[str, str]] = {
     pb.PARTITION_STOPPED: ("stopped", "bad"),
     pb.PARTITION_STATE_UNKNOWN: ("unknown", "dim"),
 }
-_BLOCKS = "".join(map(chr, range(0x2581, 0x2589)))
-"""From an eighth of a line to a whole one."""
 _CHOSEN_STATES = {
     "stopped": pb.PARTITION_STOPPED,
     "waiting": pb.PARTITION_WAITING,
@@ -151,7 +149,7 @@ def _route(item: pb.RouteReplication) -> tuple[Cell, ...]:
         ),
         Cell(word, tone=tone, note="; ".join(item.problems)),
         Cell(optional(item, "lag_records")),
-        _history([optional(sample, "lag_records") for sample in item.lag_history]),
+        history([optional(sample, "lag_records") for sample in item.lag_history]),
         _duration(optional(item, "latency_ms")),
         _duration(optional(item, "index_lag_ms")),
         Cell(optional(item, "partitions")),
@@ -164,16 +162,6 @@ def _route(item: pb.RouteReplication) -> tuple[Cell, ...]:
         Cell(optional(item, "records")),
         _told(optional(item, "age_ms")),
     )
-
-
-def _history(lags: Sequence[int | None]) -> Cell:
-    """A lag as it went, the newest at the end: nothing is known of a dash, and the lowest block is no lag or nearly none."""
-    known = [lag for lag in lags if lag is not None]
-    if not known:
-        return Cell(None)
-    greatest = max(known)
-    blocks = (DASH if lag is None else _BLOCKS[lag * (len(_BLOCKS) - 1) // max(1, greatest)] for lag in lags)
-    return Cell(list(lags), text="".join(blocks), note=f"{greatest:,} at most")
 
 
 def _duration(milliseconds: int | None) -> Cell:

@@ -105,6 +105,7 @@ class StoreGauges(Collector):
             self._service.replication.remember_lags()
         except ParallaxError as error:
             up = self._noted(error) and up
+        self._service.lags.remember()
         if primaries is not None:
             dual = {
                 group

@@ -11,6 +11,7 @@ from offsetsvc.chains import Chains
 from offsetsvc.clusters import Clusters
 from offsetsvc.drills import MakesCanary, OwnDrills
 from offsetsvc.index.memory import MAX_AGE_MS, IndexMemory
+from offsetsvc.lags import LagHistories
 from offsetsvc.lookups import MappingLookups
 from offsetsvc.moves import RecordedMoves
 from offsetsvc.moving import OwnMoves, verified_to_pb
@@ -84,6 +85,7 @@ class UseCases:
         audit: who changed what.
         lists: every group, and those for which something can't be published.
         replication: how routes and their partitions are.
+        lags: of groups that somebody looks at, as they went.
         operations: moves and drills.
         own_moves: moves that this service carries out.
         own_drills: drills that it carries out.
@@ -144,6 +146,7 @@ class UseCases:
         self.audit = AuditReader(audit, now_ms)
         self.lists = GroupLists(groups, primaries, status, self._clusters, self._executor, now_ms)
         self.replication = ReplicationLists(config, status, now_ms)
+        self.lags = LagHistories(self._clusters, now_ms)
         self.operations = Operations(operations, now_ms)
         moved = AggregateClusters(writers or {})
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 
 from offsetsvc.clusters import Clusters
+from offsetsvc.lags import lag_of
 from offsetsvc.overview.pages import filled, limit_of
 from offsetsvc.parallel import Concurrently
 from parallax.client.messages import outcome_to_pb
@@ -17,7 +18,7 @@ from parallax.client.primary_messages import primaries_to_pb
 from parallax.domain.ids import ClusterName, GroupName, aggregate_cluster
 from parallax.domain.primary import Assignment, Mode, assignment_of
 from parallax.domain.sync_status import GroupSyncStatus, SyncCycle, SyncTrouble, UnreadableGroup
-from parallax.errors import DeadlineError, InvariantError, ParallaxError
+from parallax.errors import InvariantError
 from parallax.ports.groups import GroupStore, NamePage, PrimaryStore
 from parallax.ports.status import StatusStore
 from parallax.runtime.deadline import Deadline
@@ -155,25 +156,8 @@ class GroupLists:
         if not known:
             return {}
         together = Concurrently(self._executor, deadline)
-        lags = together.map(lambda item: self._lag(*item), known, "asking for lags")
+        lags = together.map(lambda item: lag_of(self._clusters, *item), known, "asking for lags")
         return {name: lag for (name, _), lag in zip(known, lags, strict=True)}
-
-    def _lag(self, group: GroupName, cluster: ClusterName) -> int | None:
-        try:
-            view = self._clusters.view(cluster)
-            commits = view.committed(group)
-            logs = view.log_ranges(list(commits))
-        except DeadlineError:
-            raise
-        except ParallaxError:  # it may not be seen there, or the cluster is configured no more
-            return None
-        lags = [
-            max(0, logs[item].high_watermark - commit.next_offset)
-            for item, commit in commits.items()
-            if item in logs
-        ]
-        # The sum of some partitions would look like the lag of all.
-        return sum(lags) if lags and len(lags) == len(commits) else None
 
 
 def _cycle(status: StatusStore) -> SyncCycle | None:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from offsetsvc.lags import SAMPLES
 from offsetsvc.overview.pages import cut, limit_of
 from parallax.config.config import Config
 from parallax.domain.ids import (
@@ -25,14 +26,13 @@ from parallax.domain.ids import (
 from parallax.domain.replication_status import STARTING, RouteStatus, ShardPartition, ShardReport, ShardStatus
 from parallax.errors import InvalidNameError
 from parallax.ports.status import StatusStore
+from parallax.v1 import offsets_pb2
 from parallax.v1 import overview_pb2 as pb
 
 SILENT_AFTER_MS = 30_000
 """A driver tells every five seconds."""
 
 _MOST_PROBLEMS = 20
-_SAMPLES = 40
-"""Of each route's lag: ten minutes, at the pace at which the gauges are refreshed."""
 _MEMORY_S = 1.0
 _STATES = {name.removeprefix("PARTITION_").lower(): number for name, number in pb.PartitionState.items()}
 _UNKNOWN_LAG = -1
@@ -76,7 +76,7 @@ class ReplicationLists:
         self._clock = clock
         self._lock = threading.Lock()
         self._memory: dict[Route, tuple[float, Sequence[ShardReport]]] = {}
-        self._lags: dict[Route, deque[pb.LagSample]] = {}
+        self._lags: dict[Route, deque[offsets_pb2.LagSample]] = {}
 
     def routes(self, request: pb.ListReplicationRequest) -> pb.ListReplicationResponse:
         """A page of routes.
@@ -129,13 +129,13 @@ class ReplicationLists:
             shards = found.get(route, RouteStatus()).shards
             age_ms = _age_ms(shards, now_ms)
             known = age_ms is not None and age_ms <= SILENT_AFTER_MS
-            sample = pb.LagSample(
+            sample = offsets_pb2.LagSample(
                 at_ms=now_ms, lag_records=_sum(item.lag_records for item in shards) if known else None
             )
             with self._lock:
-                self._lags.setdefault(route, deque(maxlen=_SAMPLES)).append(sample)
+                self._lags.setdefault(route, deque(maxlen=SAMPLES)).append(sample)
 
-    def _lags_of(self, route: Route) -> list[pb.LagSample]:
+    def _lags_of(self, route: Route) -> list[offsets_pb2.LagSample]:
         with self._lock:
             return list(self._lags.get(route, ()))
 
@@ -206,7 +206,7 @@ def _route(
     source_cluster: ClusterName,
     status: RouteStatus,
     now_ms: int,
-    lags: Sequence[pb.LagSample],
+    lags: Sequence[offsets_pb2.LagSample],
 ) -> pb.RouteReplication:
     shards = status.shards
     newest = max(shards, key=lambda item: item.told_at_ms, default=None)

@@ -168,7 +168,12 @@ class Handlers:
         self, request: pb.GetGroupPositionsRequest, _: Call
     ) -> pb.GetGroupPositionsResponse:
         """Where the group is on every aggregate cluster."""
-        return self._service.positions.show(group_named(request.group))
+        group = group_named(request.group)
+        found = self._service.positions.show(group)
+        lags = self._service.lags.looked(group, [ClusterName(item.cluster) for item in found.clusters])
+        for item in found.clusters:
+            item.lag_history.extend(lags[ClusterName(item.cluster)])
+        return found
 
     def ReportPositions(self, request: pb.ReportPositionsRequest, call: Call) -> pb.ReportPositionsResponse:
         """Remember positions and moves."""

@@ -534,17 +534,27 @@ class GroupPosition(_message.Message):
     problem: str
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., next_offset: _Optional[int] = ..., basis: _Optional[str] = ..., observed_at_ms: _Optional[int] = ..., low_watermark: _Optional[int] = ..., high_watermark: _Optional[int] = ..., lag_offsets: _Optional[int] = ..., published_offset: _Optional[int] = ..., published_outcome: _Optional[_Union[Outcome, str]] = ..., published_at_ms: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
 
+class LagSample(_message.Message):
+    __slots__ = ("at_ms", "lag_records")
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    LAG_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    at_ms: int
+    lag_records: int
+    def __init__(self, at_ms: _Optional[int] = ..., lag_records: _Optional[int] = ...) -> None: ...
+
 class GetGroupPositionsResponse(_message.Message):
     __slots__ = ("group", "clusters")
     class ClusterPositions(_message.Message):
-        __slots__ = ("cluster", "failure", "positions")
+        __slots__ = ("cluster", "failure", "positions", "lag_history")
         CLUSTER_FIELD_NUMBER: _ClassVar[int]
         FAILURE_FIELD_NUMBER: _ClassVar[int]
         POSITIONS_FIELD_NUMBER: _ClassVar[int]
+        LAG_HISTORY_FIELD_NUMBER: _ClassVar[int]
         cluster: str
         failure: str
         positions: _containers.RepeatedCompositeFieldContainer[GroupPosition]
-        def __init__(self, cluster: _Optional[str] = ..., failure: _Optional[str] = ..., positions: _Optional[_Iterable[_Union[GroupPosition, _Mapping]]] = ...) -> None: ...
+        lag_history: _containers.RepeatedCompositeFieldContainer[LagSample]
+        def __init__(self, cluster: _Optional[str] = ..., failure: _Optional[str] = ..., positions: _Optional[_Iterable[_Union[GroupPosition, _Mapping]]] = ..., lag_history: _Optional[_Iterable[_Union[LagSample, _Mapping]]] = ...) -> None: ...
     GROUP_FIELD_NUMBER: _ClassVar[int]
     CLUSTERS_FIELD_NUMBER: _ClassVar[int]
     group: str

@@ -151,16 +151,8 @@ class RouteReplication(_message.Message):
     index_lag_ms: int
     records: int
     bytes: int
-    lag_history: _containers.RepeatedCompositeFieldContainer[LagSample]
-    def __init__(self, route: _Optional[str] = ..., source_cluster: _Optional[str] = ..., target_cluster: _Optional[str] = ..., state: _Optional[_Union[RouteState, str]] = ..., problems: _Optional[_Iterable[str]] = ..., owner: _Optional[str] = ..., age_ms: _Optional[int] = ..., shards: _Optional[int] = ..., shards_running: _Optional[int] = ..., partitions: _Optional[int] = ..., partitions_stopped: _Optional[int] = ..., lag_records: _Optional[int] = ..., latency_ms: _Optional[int] = ..., index_lag_ms: _Optional[int] = ..., records: _Optional[int] = ..., bytes: _Optional[int] = ..., lag_history: _Optional[_Iterable[_Union[LagSample, _Mapping]]] = ...) -> None: ...
-
-class LagSample(_message.Message):
-    __slots__ = ("at_ms", "lag_records")
-    AT_MS_FIELD_NUMBER: _ClassVar[int]
-    LAG_RECORDS_FIELD_NUMBER: _ClassVar[int]
-    at_ms: int
-    lag_records: int
-    def __init__(self, at_ms: _Optional[int] = ..., lag_records: _Optional[int] = ...) -> None: ...
+    lag_history: _containers.RepeatedCompositeFieldContainer[_offsets_pb2.LagSample]
+    def __init__(self, route: _Optional[str] = ..., source_cluster: _Optional[str] = ..., target_cluster: _Optional[str] = ..., state: _Optional[_Union[RouteState, str]] = ..., problems: _Optional[_Iterable[str]] = ..., owner: _Optional[str] = ..., age_ms: _Optional[int] = ..., shards: _Optional[int] = ..., shards_running: _Optional[int] = ..., partitions: _Optional[int] = ..., partitions_stopped: _Optional[int] = ..., lag_records: _Optional[int] = ..., latency_ms: _Optional[int] = ..., index_lag_ms: _Optional[int] = ..., records: _Optional[int] = ..., bytes: _Optional[int] = ..., lag_history: _Optional[_Iterable[_Union[_offsets_pb2.LagSample, _Mapping]]] = ...) -> None: ...
 
 class ListReplicationResponse(_message.Message):
     __slots__ = ("routes", "next_after")

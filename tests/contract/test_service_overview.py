@@ -269,6 +269,24 @@ def test_a_route_tells_its_lag_as_it_went_and_a_silent_one_that_it_is_unknown() 
         assert len(history()) == 40
 
 
+def test_a_group_that_is_looked_at_tells_its_lag_as_it_went(
+    served: Served, client: OffsetClient, http: httpx.Client
+) -> None:
+    def history() -> list[int]:
+        [on_a] = [item for item in client.get_group_positions(GROUP).clusters if item.cluster == ON_A]
+        return [item.lag_records for item in on_a.lag_history]
+
+    assert history() == []
+    served.service.lags.remember()
+    assert history() == [0]
+    [told] = [
+        item
+        for item in http.get(f"/v1/groups/{GROUP}/positions").json()["clusters"]
+        if item["cluster"] == ON_A
+    ]
+    assert told["lag_history"] == [{"at_ms": NOW_MS, "lag_records": 0}]
+
+
 def test_partitions_come_by_name_and_by_lag(client: OffsetClient) -> None:
     by_name = client.list_replication_partitions("a->b")
     assert [(item.topic, item.partition) for item in by_name.partitions] == [

@@ -120,6 +120,7 @@ def service(settings: MetricsSettings) -> ServiceMetrics:
             )
         ),
         replication=SimpleNamespace(remember_lags=lambda: None),
+        lags=SimpleNamespace(remember=lambda: None),
         moves=SimpleNamespace(unaudited=lambda: {"ReportProgress": 1}),
     )
     identity: Any = SimpleNamespace(keys_age_ms=lambda: 5_000)

@@ -342,7 +342,7 @@ def test_a_route_that_nobody_tells_of_is_unknown_and_not_zero() -> None:
 def test_the_lag_of_the_last_minutes_is_drawn_and_what_was_unknown_is_a_dash() -> None:
     reads = group_reads()
     lags = (0, 100, None, 700, 10_000)
-    samples = [overview_pb2.LagSample(at_ms=number, lag_records=lag) for number, lag in enumerate(lags)]
+    samples = [pb.LagSample(at_ms=number, lag_records=lag) for number, lag in enumerate(lags)]
     reads.told["list_replication"] = overview_pb2.ListReplicationResponse(
         routes=[overview_pb2.RouteReplication(route="a->b", lag_history=samples)]
     )
@@ -352,6 +352,16 @@ def test_the_lag_of_the_last_minutes_is_drawn_and_what_was_unknown_is_a_dash() -
     assert "10,000 at most" in page.text
     assert client.get("/routes.json").json()["rows"][0]["lag_history"] == list(lags)
     assert ",0 100 ? 700 10000," in client.get("/routes.csv").text
+
+
+def test_a_groups_page_draws_how_its_lag_went() -> None:
+    reads = group_reads()
+    positions = reads.told["get_group_positions"]
+    assert isinstance(positions, pb.GetGroupPositionsResponse)
+    positions.clusters[0].lag_history.extend(
+        pb.LagSample(at_ms=number, lag_records=lag) for number, lag in enumerate((0, None, 7_000))
+    )
+    assert "\u2581\u2013\u2588 (7,000 at most)" in read(Browser(reads), "/group?name=billing").text
 
 
 def test_a_last_word_tells_its_age() -> None:

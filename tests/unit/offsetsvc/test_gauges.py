@@ -41,6 +41,7 @@ class Store:
         self.mapping = SimpleNamespace(routes=self._routes)
         self.primaries = SimpleNamespace(all=self._all)
         self.replication = SimpleNamespace(remember_lags=self._remember)
+        self.lags = SimpleNamespace(remember=lambda: None)
         self.remembered = 0
 
     def _routes(self, _deadline: object) -> pb.ListRoutesResponse:
