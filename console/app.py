@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from console import explaining, groups, lists, overviews, regions
+from console import explaining, groups, lists, overviews, partitions, regions
 from console.drill_pages import add_drills
 from console.drilling import Drills
 from console.explaining import PictureQuestion
@@ -22,6 +22,7 @@ from console.listing import Listing, link
 from console.lists import Asked
 from console.move_pages import add_moves
 from console.moving import Acts
+from console.partitions import PartitionQuestion
 from console.people import Entrance, OpenEntrance, Person, Role, Seal
 from console.reads import Reads
 from console.web import Guard, PageFaces, static_answer
@@ -47,8 +48,11 @@ _BODY_BYTES, _BODY_WITHIN_S = 65_536, 10.0
 _LONGEST = 1_000
 """Letters of a name in a URL: Kafka's topics have 249 at most, and nobody's groups have more."""
 
+_LONGEST_OFFSET = 32
+
 Name = Annotated[str, Query(max_length=_LONGEST)]
 Text = Annotated[str, Query(max_length=4 * _LONGEST)]
+Offset = Annotated[str, Query(max_length=_LONGEST_OFFSET)]
 Look = Callable[[], Listing]
 Seen = Annotated[str | None, Query(max_length=64)]
 
@@ -86,6 +90,7 @@ def create_app(
     _add_overview(app, faces, reads, now_ms)
     _add_group(app, faces, reads, now_ms)
     _add_explain(app, faces, reads)
+    _add_partition(app, faces, reads)
     for path, title, listing in (
         ("/groups", "Groups", lists.groups),
         ("/routes", "Routes", lists.replication),
@@ -146,6 +151,28 @@ def _add_group(app: FastAPI, faces: PageFaces, reads: Reads, now_ms: Callable[[]
             seen,
             lambda: {"group": groups.look(reads, name, now_ms())},
             moves=person.may(Role.OPERATOR, name),
+        )
+
+
+def _add_partition(app: FastAPI, faces: PageFaces, reads: Reads) -> None:
+    @app.get("/partition", response_model=None)
+    def partition(
+        request: Request,
+        route: Name,
+        topic: Name,
+        partition: Annotated[int, Query(ge=0, lt=2**31)],
+        start: Offset = "",
+        source: Offset = "",
+        target: Offset = "",
+        seen: Seen = None,
+    ) -> Response:
+        question = PartitionQuestion(route, topic, partition, start, source, target)
+        return faces.shared(
+            request,
+            "partition.html",
+            f"{topic}-{partition} of {route}",
+            seen,
+            lambda: {"view": partitions.look(reads, question)},
         )
 
 

@@ -194,7 +194,7 @@ def partitions(reads: Reads, asked: Asked) -> Listing:
             "topic Topic | >partition Partition | state State | >lag_records Lag | >latency_ms Latency"
             " | >watermark_age_ms Newest row | >source_next_offset Source next offset | >records Records | >shard Shard"
         ),
-        rows=tuple(_partition(item) for item in answer.partitions),
+        rows=tuple(_partition(item, asked.route) for item in answer.partitions),
         empty="No partition of this kind.",
         command=""
         if asked.prefix or asked.state
@@ -212,11 +212,14 @@ def partitions(reads: Reads, asked: Asked) -> Listing:
     )
 
 
-def _partition(item: pb.PartitionReplication) -> tuple[Cell, ...]:
+def _partition(item: pb.PartitionReplication, route: str) -> tuple[Cell, ...]:
     word, tone = _PARTITION_STATES.get(item.state, ("unknown", "dim"))
     why = f"{item.reason}: {item.remedy}" if item.reason and item.remedy else item.reason or item.remedy
     return (
-        Cell(item.topic),
+        Cell(
+            item.topic,
+            link=link("/partition", route=route, topic=item.topic, partition=str(item.partition)),
+        ),
         Cell(item.partition, text=str(item.partition)),
         Cell(word, tone=tone, note=why),
         Cell(optional(item, "lag_records")),

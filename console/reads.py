@@ -43,6 +43,22 @@ class Reads(Protocol):
         """Rows of a partition of a route from a target offset on."""
         ...
 
+    def list_watermarks(self, route: str, topic: str, partition: int) -> pb.ListWatermarksResponse:
+        """How far each lineage of a partition of a route has come."""
+        ...
+
+    def translate_offset(
+        self,
+        route: str,
+        topic: str,
+        partition: int,
+        *,
+        source_next_offset: int | None = None,
+        target_next_offset: int | None = None,
+    ) -> pb.TranslateOffsetResponse:
+        """A next offset of one side of a route on the other side."""
+        ...
+
     def list_routes(self) -> pb.ListRoutesResponse:
         """Every route with its topics."""
         ...

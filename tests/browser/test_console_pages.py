@@ -21,6 +21,10 @@ PAGES = {
     "explain": (_EXPLAIN, "Sources"),
     "routes": ("/routes", "a->b"),
     "route": ("/route?route=a-%3Eb", TOPIC),
+    "partition": (
+        f"/partition?{urlencode({'route': 'a->b', 'topic': TOPIC, 'partition': 0})}",
+        "Rows of the mapping",
+    ),
     "moves": ("/moves", GROUP),
     "drills": ("/drills", "passed"),
     "primaries": ("/primaries", GROUP),

@@ -65,6 +65,14 @@ class FakeReads:
             else self.runs.list_runs(route, TOPIC, partition, **options)
         )
 
+    def list_watermarks(self, route: str, topic: str, partition: int) -> pb.ListWatermarksResponse:
+        return self._tell("list_watermarks", route=route, topic=topic, partition=partition)
+
+    def translate_offset(
+        self, route: str, topic: str, partition: int, **side: Any
+    ) -> pb.TranslateOffsetResponse:
+        return self._tell("translate_offset", route=route, topic=topic, partition=partition, **side)
+
     def list_routes(self) -> pb.ListRoutesResponse:
         return self._tell("list_routes")
 
@@ -340,6 +348,21 @@ def group_reads(name: str = "billing") -> FakeReads:
         "get_primary": decided(name),
         "list_primaries": primaries_pb2.ListPrimariesResponse(primaries=[decided(name)]),
         "describe_regions": two_regions(),
+        "list_watermarks": pb.ListWatermarksResponse(
+            watermarks=[
+                pb.ListWatermarksResponse.Watermark(
+                    lineage="s.t.0",
+                    source_next_offset=500,
+                    target_end=1_034,
+                    last_record_end=498,
+                    committed_at_ms=NOW_MS - 2_000,
+                    age_ms=2_000,
+                )
+            ]
+        ),
+        "translate_offset": pb.TranslateOffsetResponse(
+            source_next_offset=40, target_next_offset=1_080, via="exact"
+        ),
         **lists_of(name),
     }
     return FakeReads(told, runs=runs)

@@ -25,12 +25,14 @@ from parallax.errors import (
     ServiceUnavailableError,
     StoreUnavailableError,
     UnknownGroupError,
+    UnknownTopicError,
 )
 from parallax.v1 import offsets_pb2 as pb
 from parallax.v1 import overview_pb2, primaries_pb2
 from tests.worlds.console_reads import HOSTILE_NAMES, NOW_MS, FakeReads, decided, group_reads, lists_of
 
 BASE = "http://127.0.0.1:7680"
+PARTITION = {"route": "a->b", "topic": "trips", "partition": "0"}
 EXPLAIN = {"group": "billing", "topic": "trips", "partition": "0", "to": "aggregate-b", "from": "aggregate-a"}
 
 
@@ -105,6 +107,7 @@ PAGES: list[tuple[str, dict[str, str]]] = [
     ("/group", {"name": "billing"}),
     ("/explain", EXPLAIN),
     ("/route", {"route": "a->b"}),
+    ("/partition", PARTITION),
 ]
 LISTS = [path for path, _ in NAVIGATION if path != "/"]
 
@@ -181,7 +184,11 @@ def test_no_name_breaks_a_page(name: str) -> None:
     reads.told |= lists_of(name)
     reads.told["list_primaries"] = primaries_pb2.ListPrimariesResponse(primaries=[decided(name)])
     client = Browser(reads)
-    renamed = {"/group": {"name": name}, "/explain": {**EXPLAIN, "group": name, "topic": name}}
+    renamed = {
+        "/group": {"name": name},
+        "/explain": {**EXPLAIN, "group": name, "topic": name},
+        "/partition": {**PARTITION, "topic": name},
+    }
     for (path, parameters), tags in zip(PAGES, plain, strict=True):
         page = read(client, path, **renamed.get(path, parameters))
         # As many `text` elements as the picture needs lines for the explanation.
@@ -352,6 +359,50 @@ def test_the_lag_of_the_last_minutes_is_drawn_and_what_was_unknown_is_a_dash() -
     assert "10,000 at most" in page.text
     assert client.get("/routes.json").json()["rows"][0]["lag_history"] == list(lags)
     assert ",0 100 ? 700 10000," in client.get("/routes.csv").text
+
+
+def test_a_partitions_page_shows_its_rows_and_translates_offsets() -> None:
+    reads = group_reads()
+    page = read(Browser(reads), "/partition", **PARTITION)
+    assert "500" in page.text
+    assert "goes on" in page.text
+    assert "run" in page.text
+    told = read(Browser(reads), "/partition", **PARTITION, source="40")
+    assert "Next offset source 40 is target 1,080 (exactly)." in told.text
+    asked = {"route": "a->b", "topic": "trips", "partition": 0, "source_next_offset": 40}
+    assert ("translate_offset", asked) in reads.asked
+    told = read(Browser(reads), "/partition", **PARTITION, target="1,080")
+    assert "Next offset target 1,080 is source 40 (exactly)." in told.text
+    assert "whole number" in read(Browser(reads), "/partition", **PARTITION, source="-3").text
+    reads.told["translate_offset"] = UnknownTopicError("no such topic")
+    assert "[UNKNOWN_TOPIC] no such topic" in read(Browser(reads), "/partition", **PARTITION, target="7").text
+
+
+def test_a_partitions_page_goes_on_and_tells_what_was_lost() -> None:
+    class Rows(FakeReads):
+        def list_runs(self, route: str, topic: str, partition: int, **options: Any) -> pb.ListRunsResponse:
+            self.asked.append(
+                ("list_runs", {"route": route, "topic": topic, "partition": partition, **options})
+            )
+            return pb.ListRunsResponse(
+                lineages=[
+                    pb.ListRunsResponse.LineageRuns(
+                        lineage="s.t.0",
+                        runs=[
+                            pb.Run(source_start=10, target_start=20, count_records=5, source_leader_epoch=-1)
+                        ],
+                        lost=[pb.OffsetRange(start=3, end=10)],
+                    )
+                ],
+                continue_at=25,
+            )
+
+    reads = Rows(group_reads().told)
+    page = read(Browser(reads), "/partition", **PARTITION, start="20")
+    assert reads.asked[0] == ("list_runs", {**PARTITION, "partition": 0, "start": 20, "limit": 100})
+    assert "Lost at the source" in page.text
+    (onward,) = [item for item in page.all("a") if item.get("rel") == "next"]
+    assert parse_qs(urlsplit(onward["href"]).query)["start"] == ["25"]
 
 
 def test_a_groups_page_draws_how_its_lag_went() -> None:
