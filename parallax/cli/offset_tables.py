@@ -35,7 +35,7 @@ def outcome_text(outcome: int, notes: Iterable[int]) -> str:
 def show_offsets(group: str, answers: Sequence[ResumeAnswer], out: Console) -> None:
     """A group's partitions, a line each, and why the gravest outcome is what it is."""
     partitions = table(
-        "topic | >partition | >next offset | >resume | outcome | >pending | >skip records | >redelivery"
+        "topic | >partition | >next offset | >resume | outcome | >pending | >skip records | >read again"
         " | >freshness ms | >lag at target",
         title=f"{group}: {answers[0].origin} to {answers[0].target}",
     )
