@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
 from offsetsvc.clusters import Clusters
 from offsetsvc.lags import LOOKED_WITHIN_S, MOST_GROUPS, SAMPLES, LagHistories
 from parallax.domain.ids import ClusterName, GroupName, TopicPartition
@@ -21,8 +24,10 @@ class Clock:
         return self.now_s
 
 
-def made(world: World, clock: Clock) -> LagHistories:
-    return LagHistories(Clusters(world.clusters), lambda: world.now_ms, clock)
+@contextmanager
+def made(world: World, clock: Clock) -> Iterator[LagHistories]:
+    with closing(Clusters(world.clusters, probe_every_ms=60_000)) as clusters:
+        yield LagHistories(clusters, lambda: world.now_ms, clock)
 
 
 def lags(samples: list[pb.LagSample]) -> list[int | None]:
@@ -38,43 +43,46 @@ def behind(world: World, next_offset: int, end: int) -> None:
 def test_lags_are_remembered_from_the_first_look_on() -> None:
     world, clock = World(), Clock()
     behind(world, 2, 10)
-    histories = made(world, clock)
-    histories.remember()
-    assert histories.looked(GROUP, [ON_A, ON_B]) == {ON_A: [], ON_B: []}
-    histories.remember()
-    behind(world, 7, 10)
-    histories.remember()
-    found = histories.looked(GROUP, [ON_A, ON_B])
-    assert lags(found[ON_A]) == [8, 3]
-    assert lags(found[ON_B]) == [None, None]
-    assert [item.at_ms - NOW_MS for item in found[ON_A]] == [0, 0]
+    with made(world, clock) as histories:
+        histories.remember()
+        assert histories.looked(GROUP, [ON_A, ON_B]) == {ON_A: [], ON_B: []}
+        histories.remember()
+        behind(world, 7, 10)
+        histories.remember()
+        found = histories.looked(GROUP, [ON_A, ON_B])
+        assert lags(found[ON_A]) == [8, 3]
+        assert lags(found[ON_B]) == [None, None]
+        assert [item.at_ms - NOW_MS for item in found[ON_A]] == [0, 0]
 
 
 def test_ten_minutes_of_a_hundred_groups_are_kept_while_somebody_looks() -> None:
     world, clock = World(), Clock()
     behind(world, 2, 10)
-    histories = made(world, clock)
-    histories.looked(GROUP, [ON_A])
-    for _ in range(SAMPLES + 5):
+    with made(world, clock) as histories:
+        histories.looked(GROUP, [ON_A])
+        for _ in range(SAMPLES + 5):
+            histories.remember()
+        assert lags(histories.looked(GROUP, [ON_A])[ON_A]) == [8] * SAMPLES
+        for number in range(MOST_GROUPS - 1):
+            histories.looked(GroupName(f"group-{number}"), [ON_A])
+        assert len(histories.looked(GROUP, [ON_A])[ON_A]) == SAMPLES
+        histories.looked(GroupName("one more"), [ON_A])
+        assert histories.looked(GroupName("group-0"), [ON_A])[ON_A] == []
+        assert len(histories.looked(GROUP, [ON_A])[ON_A]) == SAMPLES
+        clock.now_s += LOOKED_WITHIN_S + 1
         histories.remember()
-    assert lags(histories.looked(GROUP, [ON_A])[ON_A]) == [8] * SAMPLES
-    for number in range(MOST_GROUPS - 1):
-        histories.looked(GroupName(f"group-{number}"), [ON_A])
-    assert len(histories.looked(GROUP, [ON_A])[ON_A]) == SAMPLES
-    histories.looked(GroupName("one more"), [ON_A])
-    assert histories.looked(GroupName("group-0"), [ON_A])[ON_A] == []
-    assert len(histories.looked(GROUP, [ON_A])[ON_A]) == SAMPLES
-    clock.now_s += LOOKED_WITHIN_S + 1
-    histories.remember()
-    assert histories.looked(GROUP, [ON_A])[ON_A] == []
+        assert histories.looked(GROUP, [ON_A])[ON_A] == []
 
 
 def test_where_a_cluster_is_away_or_not_configured_it_is_unknown() -> None:
     world, clock = World(), Clock()
     behind(world, 2, 10)
-    histories = made(world, clock)
-    histories.looked(GROUP, [ON_A, ClusterName("aggregate-z")])
-    world.cluster("a").away = True
-    histories.remember()
-    found = histories.looked(GROUP, [ON_A, ClusterName("aggregate-z")])
-    assert {name: lags(samples) for name, samples in found.items()} == {ON_A: [None], "aggregate-z": [None]}
+    with made(world, clock) as histories:
+        histories.looked(GROUP, [ON_A, ClusterName("aggregate-z")])
+        world.cluster("a").away = True
+        histories.remember()
+        found = histories.looked(GROUP, [ON_A, ClusterName("aggregate-z")])
+        assert {name: lags(samples) for name, samples in found.items()} == {
+            ON_A: [None],
+            "aggregate-z": [None],
+        }
