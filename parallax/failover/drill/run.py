@@ -167,6 +167,7 @@ class DrillRun:
         try:
             self._wait_to_be_alone()
             self._bring_home(self._outside)
+            self._tell("beginning to produce and to consume canary records")
             self._canary.open(record.drill_id)
             self._there_and_back()
             self._wait_for_the_rest()
