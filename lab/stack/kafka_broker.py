@@ -71,6 +71,7 @@ def broker_specs(
     jars: Path,
     directory: Path,
     environment: Mapping[str, str],
+    class_options: Sequence[str] = (),
     material: Material | None = None,
     tls_material: Material | None = None,
 ) -> list[ProcessSpec]:
@@ -84,6 +85,7 @@ def broker_specs(
         jars: Folder of Kafka's jars.
         directory: The stack's folder; a broker keeps `data/NAME` and `logs/NAME.log` in it.
         environment: Environment of the processes.
+        class_options: What `class_archive.archive_options` says of these jars.
         material: Of a secure stack.
         tls_material: Of one whose brokers speak TLS at another address.
     """
@@ -100,6 +102,7 @@ def broker_specs(
             jars=jars,
             directory=directory,
             environment=environment,
+            class_options=class_options,
             material=material,
             tls_material=tls_material,
         )
@@ -118,6 +121,7 @@ def _broker_spec(
     jars: Path,
     directory: Path,
     environment: Mapping[str, str],
+    class_options: Sequence[str],
     material: Material | None,
     tls_material: Material | None,
 ) -> ProcessSpec:
@@ -153,7 +157,7 @@ def _broker_spec(
         if material.mechanism == "mtls":
             port = address.mutual_port or port
     log4j2 = home / "log4j2.yaml"
-    class_path = [*options, "-cp", f"{jars}/*"]
+    class_path = [*class_options, *options, "-cp", f"{jars}/*"]
     logging = f"-Dlog4j2.configurationFile={log4j2}"
 
     def prepare() -> None:

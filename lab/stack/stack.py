@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from lab.stack.artifacts import Report, cache_directory, fetch_jars
 from lab.stack.cassandra_node import cassandra_spec
+from lab.stack.class_archive import archive_options
 from lab.stack.errors import StackStateError, UnknownProcessError
 from lab.stack.java import Java, find_java
 from lab.stack.kafka_broker import BrokerAddress, broker_specs
@@ -272,6 +273,7 @@ class LocalStack:
     def _broker_specs(
         self, layout: StackLayout, jars: Path, environment: dict[str, str]
     ) -> list[ProcessSpec]:
+        class_options = archive_options(self.java, jars, report=self._report)
         specs = []
         for cluster in self._spec.clusters:
             addresses = [
@@ -295,6 +297,7 @@ class LocalStack:
                 jars=jars,
                 directory=self._directory,
                 environment=environment,
+                class_options=class_options,
                 material=layout.material,
                 tls_material=layout.tls_material,
             )

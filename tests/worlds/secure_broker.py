@@ -15,6 +15,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from lab.stack.artifacts import fetch_jars
+from lab.stack.class_archive import archive_options
 from lab.stack.java import find_java
 from lab.stack.kafka_broker import LOG4J2
 from lab.stack.settings import QUICK_JVM_OPTIONS, broker_settings
@@ -85,6 +86,7 @@ def secure_broker(directory: Path, server: Pair, ca: Path, issuer: TokenIssuer) 
     log4j2.write_text(LOG4J2, encoding="utf-8")
     allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={issuer.jwks.as_uri()}"
     java_command = [str(java.executable), "-Xmx320m", *QUICK_JVM_OPTIONS]
+    java_command += archive_options(java, jars, report=lambda _line: None)
     java_command += [f"-Dlog4j2.configurationFile={log4j2}", allowed, "-cp", f"{jars}/*"]
     users = [f"{kind}=[name={USER},password={PASSWORD}]" for kind in ("SCRAM-SHA-256", "SCRAM-SHA-512")]
     scram = [part for user in users for part in ("--add-scram", user)]
