@@ -112,8 +112,10 @@ def test_a_region_is_lost_with_all_it_has_and_returns(wide: LocalStack, live: Li
         application.publishers["a"].go_on()
         poll_until(lambda: application.publishers["a"].refused, 30, "the former publisher tries")
 
+        traffic.hold()  # ten processes start on two cores
         wide.start("region-a")
         live.serve("a")
+        traffic.go_on()
         far_route.widen()
         decided = live.number(billing, "b")
         poll_until(lambda: live.number(billing, "a") == decided, 60, "what was decided is known in a")

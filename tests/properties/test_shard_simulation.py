@@ -17,7 +17,7 @@ from tests.worlds.sim.run import play, world_of
 from tests.worlds.sim.sides import TOPIC, SourceRecord
 from tests.worlds.sim.world import World
 
-SEEDS = 240  # `make simulate` plays more
+SEEDS = 160  # `make simulate` plays more
 
 
 @pytest.mark.parametrize("block", range(8))

@@ -322,6 +322,7 @@ def live_world(
         "groups": {"include": [f"{base}.*"]},
         # A transaction costs every part some work, and all parts share a few cores here.
         "replicator": {
+            "pace": "throughput",
             "discovery_interval_ms": 1_000,
             "watermark_interval_ms": 300,
             "commit_min_interval_ms": 50,
