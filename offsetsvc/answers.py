@@ -96,6 +96,11 @@ class Commit:
     leader_epoch: int = UNKNOWN_EPOCH
     read_epoch: int = UNKNOWN_EPOCH
 
+    @property
+    def epoch(self) -> int:
+        """A leader epoch of the log in which the group has read up to there, whoever names it."""
+        return self.read_epoch if self.leader_epoch == UNKNOWN_EPOCH else self.leader_epoch
+
 
 @dataclass(frozen=True, slots=True)
 class Side:

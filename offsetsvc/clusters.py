@@ -10,7 +10,7 @@ import structlog
 
 from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicId, TopicName, TopicPartition
-from parallax.domain.place import LogRange
+from parallax.domain.place import KeptEpoch, LogRange
 from parallax.errors import ClusterUnavailableError, ParallaxError, UnknownRegionError
 from parallax.ports.clusters import ClusterReader, PositionTime, TopicInfo
 
@@ -129,13 +129,13 @@ class ClusterView:
         self, partitions: Collection[TopicPartition], *, fresh: bool = False
     ) -> Mapping[TopicPartition, LogRange]:
         """Log ranges of those of the partitions that exist and have a leader; ``fresh``: none from memory."""
-        topics = self.topics()
-        present = [
-            item
-            for item in partitions
-            if item.topic in topics and item.partition < topics[item.topic].partitions
-        ]
+        present = self._present(partitions)
         return self._ask(lambda reader: reader.log_ranges(present, fresh=fresh), {}) if present else {}
+
+    def kept_epochs(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, KeptEpoch]:
+        """What the logs have of a leader epoch, of those of the partitions that exist and whose leader tells."""
+        asked = {item: epochs[item] for item in self._present(epochs)}
+        return self._ask(lambda reader: reader.kept_epochs(asked), {}) if asked else {}
 
     def time_at(self, partition: TopicPartition, position: TargetOffset) -> PositionTime | None:
         """When a position is; None also if the cluster could not be asked."""
@@ -148,6 +148,14 @@ class ClusterView:
     def committed(self, group: GroupName) -> Mapping[TopicPartition, GroupCommit]:
         """The group's committed offsets."""
         return self._ask(lambda reader: reader.committed(group), {})
+
+    def _present(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+        topics = self.topics()
+        return [
+            item
+            for item in partitions
+            if item.topic in topics and item.partition < topics[item.topic].partitions
+        ]
 
     def _ask(self, question: Callable[[ClusterReader], T], nothing: T) -> T:
         if self.failure is not None:

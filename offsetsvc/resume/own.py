@@ -20,7 +20,8 @@ from parallax.domain.ids import (
     region_of,
 )
 from parallax.domain.lineages import TopicLineages
-from parallax.domain.own_log import own_log, own_truncations
+from parallax.domain.own_log import own_log, own_loss, own_truncations
+from parallax.domain.place import KeptEpoch
 from parallax.domain.progress import (
     Progress,
     SourceHistory,
@@ -99,10 +100,15 @@ class OwnRows:
         ours = [item for item in rows if item.view.partition.route == route]
         return cls(source, [(item.view.record.source_first, item.history()) for item in ours])
 
-    @property
-    def truncations(self) -> list[TargetTruncation]:
-        """Where the cluster's log lost its tail."""
-        return own_truncations(self.source, self.told)
+    def lost(self, read_to: TargetOffset, leader_epoch: int) -> list[TargetTruncation]:
+        """Where the cluster's log lost its tail, as far as that concerns who has read it.
+
+        Args:
+            read_to: up to where.
+            leader_epoch: in which leader epoch; UNKNOWN_EPOCH: not told.
+        """
+        shown = own_loss(self.source, self.told, (SourceOffset(read_to), leader_epoch))
+        return [*own_truncations(self.source, self.told), *([] if shown is None else [shown])]
 
     @property
     def known(self) -> list[SourceHistory]:
@@ -114,22 +120,44 @@ class OwnRows:
         return own_log(self.source, self.told, (SourceOffset(next_offset), leader_epoch))
 
     def consumed_before(
-        self, moved: SourcePosition | None, lost: Sequence[TargetTruncation]
+        self,
+        moved: SourcePosition | None,
+        lost: Sequence[TargetTruncation],
+        kept: KeptEpoch | None,
     ) -> list[SourceHistory]:
         """The own records, of which an earlier stay at the cluster has left a position.
 
         Args:
             moved: that position; None: there is none.
             lost: where the cluster's log lost its tail, as far as other routes saw it.
+            kept: what the log has of the position's leader epoch. None: nobody could tell; then the position counts for nothing
+                but what rows confirm, as other records may lie there by now.
         """
-        if moved is None or not moved.source_next:
+        if moved is None or not moved.source_next or kept is None:
             return self.known
-        lost = [*lost, *self.truncations]
-        place = settled_commit(TargetOffset(moved.source_next), lost, moved.leader_epoch)
+        read_to = TargetOffset(moved.source_next)
+        lost = [*lost, *self.lost(read_to, moved.leader_epoch), *lost_of(kept, moved)]
+        place = settled_commit(read_to, lost, moved.leader_epoch)
         lost_epoch = None
         if place < moved.source_next:
             lost_epoch = max([moved.leader_epoch + 1, *(loss.leader_epoch for loss in lost)])
         return own_log(self.source, self.told, (SourceOffset(place), moved.leader_epoch), lost_epoch)
+
+
+def lost_of(kept: KeptEpoch, moved: SourcePosition) -> list[TargetTruncation]:
+    """What a log has lost of what was read there, as its leader tells.
+
+    Args:
+        kept: what it has of the leader epoch in which it was read.
+        moved: up to where.
+    """
+    end = kept.end
+    if kept.leader_epoch != moved.leader_epoch:
+        # The log that is there has another one's records of the older epoch, perhaps more than were read.
+        end = min(end, TargetOffset(moved.ends.get(kept.leader_epoch, SourceOffset(0))))
+    if end >= moved.source_next:
+        return []
+    return [TargetTruncation(end, TargetOffset(moved.source_next), moved.leader_epoch + 1)]
 
 
 NO_ROWS = OwnRows(SourceId(RegionName(""), TopicId("")), ())

@@ -21,16 +21,18 @@ from parallax.domain.ids import (
     TargetOffset,
     TopicId,
     TopicPartition,
+    region_of,
 )
 from parallax.domain.lineages import LineageView, TopicLineages
 from parallax.domain.nearest_checkpoint import nearest_checkpoint_minimum
 from parallax.domain.outcome import Outcome
-from parallax.domain.place import LogRange, Via
+from parallax.domain.place import KeptEpoch, LogRange, Via
 from parallax.domain.plain import consumed_plainly, resume_plainly
 from parallax.domain.progress import (
     START,
     Progress,
     SourcePosition,
+    TargetTruncation,
     consumed_position,
     settled_commit,
 )
@@ -45,6 +47,7 @@ class ClusterState:
     Attributes:
         reachable: whether the cluster could be asked about the partition: it answers, and a leader is there.
         log: None: the cluster could not be asked, or has no such partition.
+        kept: what the log has of the leader epoch in which the group has read it last (`Question.read_epochs`); None: not told.
         partitions: partition count of the topic; None: the cluster could not be asked or lacks the topic.
     """
 
@@ -54,6 +57,7 @@ class ClusterState:
     topic_id: TopicId
     partitions: int | None
     log: LogRange | None
+    kept: KeptEpoch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,20 @@ class Question:
         """The lineages that it is about, of both sides."""
         partition = self.topic_partition.partition
         return [view for side in (self.origin, self.destination) for view in side.lineages.of(partition)]
+
+    @property
+    def read_epochs(self) -> tuple[int, int]:
+        """The leader epochs in which the group has read last at the origin, and at the destination on an earlier stay.
+
+        Of clusters that may have records which no route has copied yet: UNKNOWN_EPOCH where that is of no matter.
+        """
+        origin = destination = UNKNOWN_EPOCH
+        if self.own.at_all and self.commit.next_offset:
+            origin = self.commit.epoch
+        if self.own.there and self.progress is not None:
+            own = SourceId(region_of(self.destination.cluster), self.destination.topic_id)
+            destination = self.progress.positions.get(own, START).leader_epoch
+        return origin, destination
 
 
 def answer_partition(
@@ -142,14 +160,14 @@ class _PartitionAnswer:
         own, plan, there = self._question.own, self._plan, self._own_there.source
         at_origin, at_destination = [], []
         if own.out is not None:
-            told = self._question.commit
-            epoch = told.read_epoch if told.leader_epoch == UNKNOWN_EPOCH else told.leader_epoch
-            at_origin += self._own_here.read_to(commit, epoch)
+            at_origin += self._own_here.read_to(commit, self._question.commit.epoch)
         if own.there:
             if own.back is None:
                 at_origin.append(none_of(there, commit))
             lost = self._question.destination.lineages.truncations(self._question.topic_partition.partition)
-            at_destination += self._own_there.consumed_before(self._moved(commit).get(there), lost)
+            at_destination += self._own_there.consumed_before(
+                self._moved(commit).get(there), lost, self._question.destination.kept
+            )
         return PartitionPlan(
             plan.regions,
             plan.origin,
@@ -224,7 +242,10 @@ class _PartitionAnswer:
             self._notes.add(Outcome.CLAMPED_TO_END)
             commit = log.high_watermark
         lost = question.origin.lineages.truncations(question.topic_partition.partition)
-        lost += self._own_here.truncations
+        lost += self._own_here.lost(commit, question.commit.epoch)
+        if question.origin.kept is not None and question.origin.kept.end < commit:
+            # The group has not noticed yet; it would go on there itself.
+            lost.append(TargetTruncation(question.origin.kept.end, commit, UNKNOWN_EPOCH))
         settled = settled_commit(commit, lost, question.commit.leader_epoch)
         if settled < commit:
             self._notes.add(Outcome.LINEAGE_CHANGED)

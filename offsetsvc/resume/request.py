@@ -23,6 +23,7 @@ from offsetsvc.shared_reads import SharedReads
 from parallax.config.config import Config
 from parallax.domain.formats import UnreadableRow, readable
 from parallax.domain.ids import (
+    UNKNOWN_EPOCH,
     ClusterName,
     GroupName,
     RegionName,
@@ -35,7 +36,7 @@ from parallax.domain.ids import (
 from parallax.domain.index_rows import RouteTopic
 from parallax.domain.lineages import TopicLineages
 from parallax.domain.outcome import Outcome
-from parallax.domain.place import LogRange
+from parallax.domain.place import KeptEpoch, LogRange
 from parallax.domain.progress import Progress
 from parallax.domain.rights import ANYBODY, Principal
 from parallax.errors import (
@@ -156,7 +157,7 @@ class Failover:
                 f"{len(partitions)} partitions in one call; the limit is {limit} "
                 "(service.max_partitions_per_call): name topics to split the call"
             )
-        questions = call.questions(partitions, call.read_shared(partitions, run))
+        questions = call.with_kept(call.questions(partitions, call.read_shared(partitions, run)), run)
         deadline.check("reading the index")
         views = [question.views for question in questions]
         rows = iter(self._index.rows_of([view for ours in views for view in ours]))
@@ -314,6 +315,49 @@ class _Call:
             item for found in progress.values() for item in found.values() if isinstance(item, Progress)
         ]
         return _Shared(logs, indexed, progress)
+
+    def with_kept(
+        self,
+        questions: Sequence[Question],
+        run: Callable[[Iterable[Callable[[], object]], str], None],
+    ) -> Sequence[Question]:
+        """The questions with what the logs have of the leader epochs in which the group has read them; ``run`` asks."""
+        if not questions or not self._own.at_all:
+            return questions
+        kept: dict[ClusterName, Mapping[TopicPartition, KeptEpoch]] = {}
+
+        def ask(view: ClusterView, epochs: Mapping[TopicPartition, int]) -> None:
+            kept[view.cluster] = view.kept_epochs(epochs)
+
+        sides = zip(
+            (self.origin, self.destination),
+            zip(*(question.read_epochs for question in questions), strict=True),
+            strict=True,
+        )
+        reads = [
+            partial(ask, view, asked)
+            for view, epochs in sides
+            if (
+                asked := {
+                    question.topic_partition: epoch
+                    for question, epoch in zip(questions, epochs, strict=True)
+                    if epoch != UNKNOWN_EPOCH
+                }
+            )
+        ]
+        run(reads, "asking where leader epochs end")
+
+        def told(state: ClusterState, partition: TopicPartition) -> ClusterState:
+            return replace(state, kept=kept.get(state.cluster, {}).get(partition))
+
+        return [
+            replace(
+                question,
+                origin=told(question.origin, question.topic_partition),
+                destination=told(question.destination, question.topic_partition),
+            )
+            for question in questions
+        ]
 
     def moves_before(self) -> Sequence[Progress]:
         """What the group's last moves left, as read by `read_shared`."""

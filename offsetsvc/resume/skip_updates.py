@@ -12,6 +12,7 @@ from offsetsvc.resume.own import OwnRoutes, of_regions, routes_between, routes_i
 from offsetsvc.resume.skips import Limits, collect_skips
 from parallax.config.config import Config
 from parallax.domain.ids import (
+    UNKNOWN_EPOCH,
     ClusterName,
     RegionName,
     Route,
@@ -21,7 +22,7 @@ from parallax.domain.ids import (
     TopicPartition,
     region_of,
 )
-from parallax.domain.place import LogRange
+from parallax.domain.place import KeptEpoch, LogRange
 from parallax.domain.progress import (
     Progress,
     SourceHistory,
@@ -119,8 +120,9 @@ class SkipWatches:
         destination = [] if own.whole else [item.history() for item in rows]
         if own.there:
             there = SourceId(region_of(request.cluster), request.topic_id)
+            moved = request.progress.get(there)
             destination += own.at_destination(there, origin_rows).consumed_before(
-                request.progress.get(there), self._lost(routes, request)
+                moved, self._lost(routes, request), self._kept(request, moved)
             )
         topic = request.topic_partition.topic
         choosing = [route for route in routes if self._config.route_topics(route).make(topic)]
@@ -175,6 +177,13 @@ class SkipWatches:
         routes = routes_into(self._config, request.origin, is_read=own.out is not None)
         topic_id = self._clusters.view(request.origin).topic_id(request.topic_partition.topic)
         return self._rows(routes, request.topic_partition, topic_id)
+
+    def _kept(self, request: WatchRequest, moved: SourcePosition | None) -> KeptEpoch | None:
+        """What the cluster's log has of the leader epoch in which the group has read there before."""
+        if moved is None or moved.leader_epoch == UNKNOWN_EPOCH:
+            return None
+        asked = {request.topic_partition: moved.leader_epoch}
+        return self._clusters.view(request.cluster).kept_epochs(asked).get(request.topic_partition)
 
     def _lost(self, routes: Sequence[Route], request: WatchRequest) -> list[TargetTruncation]:
         lineages = topic_lineages(self._index, routes, request.topic_partition.topic, request.topic_id)

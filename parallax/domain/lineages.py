@@ -72,11 +72,15 @@ class TopicLineages:
         return self.by_partition.get(partition, ())
 
     def truncations(self, partition: int) -> list[TargetTruncation]:
-        """Where the target lost its tail, as far as the index saw it."""
+        """Where the target lost its tail, as far as the index saw it.
+
+        A lineage that was begun for a loss tells of it, whatever rows there are of what was lost.
+        """
         return [
-            TargetTruncation(view.cut, view.newest.row.target_end, view.lost_epoch)
+            TargetTruncation(view.cut, max(end, view.cut), view.lost_epoch)
             for view in self.of(partition)
-            if view.cut is not None and view.newest is not None and view.newest.row.target_end > view.cut
+            if view.cut is not None
+            and ((end := _rows_end(view)) > view.cut or view.lost_epoch != UNKNOWN_EPOCH)
         ]
 
 
@@ -112,6 +116,10 @@ def lineages_that_count(topics: Mapping[Route, RouteTopic], topic_id: TopicId | 
         frozenset(seen - set(by_partition)),
         max(seen, default=-1) + 1,
     )
+
+
+def _rows_end(view: LineageView) -> TargetOffset:
+    return TargetOffset(0) if view.newest is None else view.newest.row.target_end
 
 
 def _by_partition(records: Sequence[LineageRecord]) -> dict[int, list[LineageRecord]]:

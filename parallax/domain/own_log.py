@@ -191,7 +191,8 @@ def own_log(
         told: the lineages of a route that reads it, oldest first, each with the first source offset that it covers. Those of other
             incarnations of the topic are left out: their log is there no more.
         reach: a next offset of the cluster's log, and the leader epoch of the last record below, up to which it is known
-            to have been read, whatever the route's rows tell; UNKNOWN_EPOCH: that of the newest record that they tell of.
+            to have been read, whatever the route's rows tell; UNKNOWN_EPOCH: that of the newest record that they tell of,
+            and if they tell of none, it counts for nothing.
         lost_epoch: as for `OwnLog`, of ``reach``.
     """
     ours = [(first, item) for first, item in told if item.source == source]
@@ -210,6 +211,8 @@ def own_log(
         return logs
     known = logs[-1].history.epoch_ends if logs else ()
     epoch = known[-1][0] if reach[1] == UNKNOWN_EPOCH and known else reach[1]
+    if epoch == UNKNOWN_EPOCH:
+        return logs  # offsets alone name no records: others may come to lie at them
     row = Run(reach[0], TargetOffset(reach[0]), 0, reach[0], epoch)
     copied = ours[-1][1].history if ours else None
     lineage = Lineage(source.topic_id, source.topic_id) if copied is None else copied.lineage
@@ -239,6 +242,33 @@ def own_truncations(
         began = min((epoch for epoch in after if epoch > known), default=_LATER_THAN_ALL)
         lost.append(TargetTruncation(TargetOffset(cut), TargetOffset(newest.source_end), began))
     return lost
+
+
+def own_loss(
+    source: SourceId, told: Sequence[tuple[SourceOffset, SourceHistory]], read: tuple[SourceOffset, int]
+) -> TargetTruncation | None:
+    """That a cluster's log lost what was read there: a record of a later leader epoch lies below where the reader stood.
+
+    What the log has kept goes to the last record of the reader's own epoch that rows tell of, and further perhaps, but of what
+    lies between nothing says which epoch wrote it.
+
+    Args:
+        source: as for `own_log`.
+        told: likewise.
+        read: a next offset of the cluster's log, and the leader epoch in which it was read up to there.
+    """
+    read_to, epoch = read
+    for _, item in reversed(told):
+        if item.source != source or epoch == UNKNOWN_EPOCH or not read_to:
+            continue
+        row = item.history.floor_by_source(SourceOffset(read_to - 1))
+        if row is not None and row.is_watermark and row.previous_source_end:
+            row = item.history.floor_by_source(SourceOffset(row.previous_source_end - 1))
+        if row is None or row.is_watermark or row.source_leader_epoch <= epoch:
+            continue
+        kept = [known.run_end for it, known in item.history.epochs.items() if UNKNOWN_EPOCH < it <= epoch]
+        return TargetTruncation(TargetOffset(max([0, *kept])), TargetOffset(read_to), row.source_leader_epoch)
+    return None
 
 
 def _epochs_of_records(history: LineageHistory) -> list[int]:

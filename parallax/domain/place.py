@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from parallax.domain.ids import SourceOffset, TargetOffset
 from parallax.domain.lineage_history import LineageHistory
@@ -18,6 +19,16 @@ class LogRange:
 
     low_watermark: TargetOffset
     high_watermark: TargetOffset
+
+
+class KeptEpoch(NamedTuple):
+    """What a log has of a leader epoch: the newest epoch up to that one, and where it ends (OffsetForLeaderEpoch, KIP-320).
+
+    Who has read the log beyond ``end`` in the epoch asked for has read what is there no more.
+    """
+
+    leader_epoch: int
+    end: TargetOffset
 
 
 class Via(Enum):

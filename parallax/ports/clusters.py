@@ -13,7 +13,7 @@ from typing import Protocol
 
 from parallax.domain.commits import Commits
 from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicId, TopicName, TopicPartition
-from parallax.domain.place import LogRange
+from parallax.domain.place import KeptEpoch, LogRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,12 @@ class ClusterReader(Protocol):
         """Log start and **high watermark** (isolation level 0, never the last stable offset).
 
         Partitions that don't exist, or have no leader now, are left out. ``fresh``: nothing is answered from memory.
+        """
+
+    def kept_epochs(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, KeptEpoch]:
+        """What the log that is there now has of a leader epoch in which somebody has read it.
+
+        Partitions that don't exist, that have no leader now, or whose leader does not know the epoch are left out.
         """
 
     def time_at(self, partition: TopicPartition, position: TargetOffset) -> PositionTime | None:

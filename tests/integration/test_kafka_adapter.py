@@ -24,7 +24,7 @@ from parallax.domain.ids import (
     TopicName,
     TopicPartition,
 )
-from parallax.domain.place import LogRange
+from parallax.domain.place import KeptEpoch, LogRange
 from parallax.errors import ClusterUnavailableError
 from parallax.ports.clusters import GroupState
 from parallax.runtime.deadline import Deadline
@@ -282,6 +282,13 @@ def test_a_reader_that_saw_its_cluster_die_sees_it_return(
         assert time.monotonic() - asked_at_s < TIMEOUT_MS / 2_000
     infrastructure.start(NAME)
     assert poll_until(everything, BACK_WITHIN_S, f"{NAME} answers the same reader again") == expected
+
+    # The broker leads in a later epoch; where the one before ended is told whatever was written since.
+    producer.produce(topic_name, "later", partition=0)
+    assert producer.flush(30) == 0
+    absent = TopicPartition(place.topic, 1)
+    assert reader.kept_epochs({place: 0, absent: 0}) == {place: KeptEpoch(0, TargetOffset(RECORDS))}
+    assert reader.kept_epochs({place: 1_000}) == {}
 
 
 def test_changes_of_topics_outlast_their_cluster_s_absence(

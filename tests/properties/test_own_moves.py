@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from offsetsvc.resume import own as own_module
 from offsetsvc.resume import request as request_module
 from offsetsvc.resume.own import OwnRoutes, OwnRows, of_topic
 from parallax.domain import own_log as own_log_module
@@ -85,11 +84,6 @@ def only_what_rows_tell(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OwnRows, "read_to", lambda rows, *_: rows.known)
 
 
-def lost_tails_unseen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A commit from before a cluster lost its tail counts for what is written there since."""
-    monkeypatch.setattr(own_module, "own_truncations", lambda *_: [])
-
-
 def rows_uncut(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of what a cluster's log has lost count."""
 
@@ -108,11 +102,9 @@ def rows_uncut(monkeypatch: pytest.MonkeyPatch) -> None:
         (destination_left_out, "two-way", Rows.TOLD),
         (copies_for_own, "two-way", Rows.TOLD),
         (only_what_rows_tell, "two-way", Rows.TOLD),
-        # Where a route leads into the cluster, it sees the loss as well.
-        (lost_tails_unseen, "standby that nobody writes to", Rows.LATE),
         (rows_uncut, "two-way", Rows.LATE),
     ],
-    ids=["destination left out", "copies for own", "only what rows tell", "lost tails unseen", "rows uncut"],
+    ids=["destination left out", "copies for own", "only what rows tell", "rows uncut"],
 )
 def test_a_weaker_rule_is_seen(
     mutant: Mutant, graph: str, rows: Rows, monkeypatch: pytest.MonkeyPatch

@@ -28,7 +28,7 @@ from parallax.domain.ids import (
     aggregate_cluster,
 )
 from parallax.domain.index_rows import LineageRecord, RowBatch
-from parallax.domain.place import LogRange
+from parallax.domain.place import KeptEpoch, LogRange
 from parallax.domain.runs import LostRange, Run, watermark
 from parallax.errors import ClusterUnavailableError, ConfigError, FencedError
 from parallax.ports.clusters import GroupState, PositionTime, TopicInfo
@@ -51,7 +51,10 @@ class Control(int):
 
 @dataclass
 class FakeCluster:
-    """A `ClusterReader` whose answers tests set; it may be away. ``times`` are the records'."""
+    """A `ClusterReader` whose answers tests set; it may be away.
+
+    ``times`` are the records'; ``epochs`` are where leader epochs began, 0 at the beginning unless they are set.
+    """
 
     cluster: ClusterName
     infos: dict[TopicName, TopicInfo] = field(default_factory=dict)
@@ -60,6 +63,7 @@ class FakeCluster:
     times: dict[TopicPartition, Sequence[int]] = field(default_factory=dict)
     open_transactions: dict[GroupName, frozenset[TopicPartition]] = field(default_factory=dict)
     refused: dict[GroupName, str] = field(default_factory=dict)
+    epochs: dict[TopicPartition, Mapping[int, int]] = field(default_factory=dict)
     away: bool = False
     asked: int = 0
 
@@ -78,6 +82,17 @@ class FakeCluster:
         del fresh  # it remembers nothing
         self._answer()
         return {item: self.ranges[item] for item in partitions if item in self.ranges}
+
+    def kept_epochs(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, KeptEpoch]:
+        self._answer()
+        found = {}
+        for item in [item for item in epochs if item in self.ranges]:
+            began = {**self.epochs.get(item, {0: 0})}
+            newest = max([epoch for epoch in began if epoch <= epochs[item]], default=min(began))
+            later = [began[epoch] for epoch in began if epoch > newest]
+            if epochs[item] <= max(began):
+                found[item] = KeptEpoch(newest, TargetOffset(min([*later, self.ranges[item].high_watermark])))
+        return found
 
     def time_at(self, partition: TopicPartition, position: TargetOffset) -> PositionTime | None:
         self._answer()

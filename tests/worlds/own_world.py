@@ -86,7 +86,23 @@ class Log:
     slots: list[Slot] = field(default_factory=list)
     epoch: int = 0
     low: int = 0
-    new_epochs: int = 0
+    began: dict[int, int] = field(default_factory=lambda: {0: 0})
+    """Where leader epochs began, as the leader remembers it."""
+
+    def elect(self) -> None:
+        """Another leader."""
+        self.epoch += 1
+        self.began[self.epoch] = len(self.slots)
+
+    def lose(self, cut: int) -> None:
+        """Another leader, which lacks what lies from an offset on."""
+        del self.slots[cut:]
+        self.began = {epoch: start for epoch, start in self.began.items() if start < cut or not start}
+        self.elect()
+
+    def end_of(self, epoch: int) -> int:
+        """Where an epoch ends."""
+        return min([start for it, start in self.began.items() if it > epoch], default=len(self.slots))
 
 
 @dataclass
@@ -100,6 +116,8 @@ class Copier:
     position: int = 0
     last_run_end: int = 0
     epoch: int = UNKNOWN_EPOCH
+    target_epoch: int = 0
+    """Of the target, whose leader held all that was written there."""
     sequence: int = 0
     untold: list[LineageRecord | RowBatch] = field(default_factory=list)
     written: list[Run] = field(default_factory=list)
@@ -280,7 +298,7 @@ class OwnWorld:
             or all(copier.position == len(log.slots) for copier in self.copiers if copier.source == where)
         ]
         if logs:
-            self.draw.choice(logs).epoch += 1
+            self.draw.choice(logs).elect()
 
     def _trim(self) -> None:
         where = self.draw.choice(list(self.logs))
@@ -293,30 +311,27 @@ class OwnWorld:
         log.low = max(log.low, self.draw.randint(0, min([*readers, len(log.slots), next(unread, 10**9)])))
 
     def _lose_tail(self) -> None:
-        """An unclean election, which every replicator sees, and the index hears of, at once."""
+        """An unclean election. Replicators see at once what concerns them, and the index hears of that at once."""
         where = self.draw.choice(list(self.logs))
         log = self.logs[where]
         end = len(log.slots)
-        if all(self._target(copier) is not log for copier in self.copiers):
-            # Nobody can see what was lost above all that was copied.
-            end = min([end, *(copier.position for copier in self.copiers if copier.source == where)])
         if end <= log.low:
             return
         cut = self.draw.randint(max(log.low, end - 10), end - 1)
-        del log.slots[cut:]
-        log.epoch += 1
+        log.lose(cut)
         if self.log(self.at) is log:
             # Consumers see that by leader epochs; what they had committed stays.
             self.position = min(self.position, cut)
             self.known_to = None if self.known_to is None else min(self.known_to, cut)
             self.skips = [SkipRange(it.start, TargetOffset(min(it.end, cut))) for it in self.skips]
         for copier in self.copiers:
-            if self._target(copier) is log:
+            written_to = max([row.target_end for row in copier.written], default=0)
+            if self._target(copier) is log and log.end_of(copier.target_epoch) < written_to:
                 kept = [row for row in copier.written if row.target_start < cut]
                 position = 0
                 if kept:
                     position = int(kept[-1].source_end - max(0, kept[-1].target_end - cut))
-                self._begin_again(copier, position, log.epoch)
+                self._begin_again(copier, position, copier.target_epoch + 1)
             if copier.source == where and copier.position > cut:
                 self._begin_again(copier, cut, UNKNOWN_EPOCH)
         self._tell(everything=True)
@@ -349,6 +364,7 @@ class OwnWorld:
     def _write(self, copier: Copier, rows: Sequence[Run]) -> None:
         self.version += 1
         copier.written += rows
+        copier.target_epoch = self._target(copier).epoch
         copier.untold.append(RowBatch(copier.item, copier.lineage, tuple(rows), (), NOW_MS, self.version))
 
     def _target(self, copier: Copier) -> Log:
@@ -409,12 +425,10 @@ class OwnWorld:
         self._set_ends()
         here = self.log(self.at).slots[: self.position]
         epochs = [slot.epoch for slot in here if slot.name is not None]
-        # What a lost tail took of a caller's position can't be told.
-        brings = not self.loses_tails
-        self.clusters[self.at].away = brings and self.draw.random() < 0.1
+        self.clusters[self.at].away = self.draw.random() < 0.1
         positions = {}
         named = {}
-        if self.clusters[self.at].away or (brings and self.draw.random() < 0.3):
+        if self.clusters[self.at].away or self.draw.random() < 0.3:
             positions = {ITEM: TargetOffset(self.position)}
             if epochs and self.epochs_known:
                 named = {ITEM: epochs[-1]}
@@ -469,6 +483,7 @@ class OwnWorld:
         for name, cluster in self.clusters.items():
             log = self.log(name)
             cluster.ranges[ITEM] = LogRange(TargetOffset(log.low), TargetOffset(len(log.slots)))
+            cluster.epochs[ITEM] = log.began
 
 
 def homes_region(cluster: ClusterName) -> str:

@@ -21,6 +21,7 @@ from parallax.adapters.kafka.links import Link, Links
 from parallax.adapters.kafka.logs import (
     read_cluster_id,
     read_hidden,
+    read_kept_epochs,
     read_log_ranges,
     read_offset_at,
     read_time_at,
@@ -30,7 +31,7 @@ from parallax.adapters.kafka.logs import (
 from parallax.config.config import Cluster
 from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicName, TopicPartition
-from parallax.domain.place import LogRange
+from parallax.domain.place import KeptEpoch, LogRange
 from parallax.errors import ClusterUnavailableError
 from parallax.ports.clusters import GroupState, PositionTime, TopicInfo
 from parallax.runtime.deadline import Deadline
@@ -217,6 +218,18 @@ class KafkaCluster:
             wanted_at_s = asked_at_s if before is None else before.wanted_at_s
             self._ranges[partition] = _Range(log_range, asked_at_s, wanted_at_s)
         return found
+
+    def kept_epochs(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, KeptEpoch]:
+        """What the logs that are there now have of a leader epoch; asked every time.
+
+        One that does not exist, or whose leader does not know the epoch, is left out; so is, after a moment, one without
+        a leader.
+
+        Raises:
+            ClusterUnavailableError: the cluster did not answer in time.
+        """
+        patience = Deadline.after_ms(self._election_ms)
+        return self._links.do(lambda link: read_kept_epochs(link, epochs, patient=not patience.passed))
 
     def time_at(self, partition: TopicPartition, position: TargetOffset) -> PositionTime | None:
         """When the position is; None: it lies outside of the log, or no record there bears a timestamp.

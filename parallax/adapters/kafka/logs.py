@@ -12,11 +12,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest
 
 from parallax.adapters.kafka.links import UNKNOWN_TOPIC, Link, MovedError
-from parallax.domain.ids import TargetOffset, TopicId, TopicName, TopicPartition
-from parallax.domain.place import LogRange
+from parallax.domain.ids import UNKNOWN_EPOCH, TargetOffset, TopicId, TopicName, TopicPartition
+from parallax.domain.place import KeptEpoch, LogRange
 from parallax.errors import ClusterUnavailableError
 from parallax.ports.clusters import PositionTime, TopicInfo
 
@@ -26,6 +26,8 @@ NOT_ALLOWED = 29
 _READ_AND_WRITE = frozenset({3, 4})
 """Kafka's numbers of operations."""
 _READ_UNCOMMITTED = 0
+_CONSUMER = -1
+"""Neither a follower nor a debugger."""
 _OUT_OF_RANGE = 1
 _FETCH_BYTES = 64 * 1024
 """A broker sends the first batch whole, however large it is."""
@@ -174,6 +176,49 @@ def _check_leader(link: Link, code: int, doing: str) -> None:
     if code == UNKNOWN_TOPIC:
         raise MovedError(f"{link.cluster}: {doing}: its leader does not know it")
     link.check(code, doing)
+
+
+def read_kept_epochs(
+    link: Link, epochs: Mapping[TopicPartition, int], *, patient: bool = True
+) -> Mapping[TopicPartition, KeptEpoch]:
+    """What the leaders' logs have of a leader epoch of each partition; what does not exist or is not known is left out.
+
+    Args:
+        link: asks.
+        epochs: by partition.
+        patient: as for `read_log_ranges`.
+
+    Raises:
+        MovedError: a partition has no leader now.
+        ClusterUnavailableError: no answer in time.
+    """
+    doing = "asking where leader epochs end"
+    items = list(epochs)
+    if not patient:
+        leaderless = set(link.leaderless(items, doing))
+        items = [item for item in items if item not in leaderless]
+    found = {}
+    for node, places in link.by_leader(items, doing).items():
+        asked = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+        topics: dict[TopicName, list[Any]] = {}
+        for place in places:
+            part = asked.OffsetForLeaderPartition(
+                partition=place.partition, current_leader_epoch=UNKNOWN_EPOCH, leader_epoch=epochs[place]
+            )
+            topics.setdefault(place.topic, []).append(part)
+        request = OffsetForLeaderEpochRequest(
+            replica_id=_CONSUMER,
+            topics=[asked(topic=str(topic), partitions=parts) for topic, parts in topics.items()],
+            min_version=3,  # the first that tells a consumer from a follower
+            max_version=4,
+        )
+        for topic in link.ask(node, request, doing).topics:
+            for part in topic.partitions:
+                place = TopicPartition(TopicName(topic.topic), part.partition)
+                _check_leader(link, part.error_code, f"{doing} in {place}")
+                if part.leader_epoch >= 0 and part.end_offset >= 0:
+                    found[place] = KeptEpoch(part.leader_epoch, TargetOffset(part.end_offset))
+    return found
 
 
 # --- the time of a position ------------------------------------------------------------------------------------

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
 from offsetsvc.answers import FailoverAnswer
+from offsetsvc.resume import own as own_module
 from offsetsvc.resume.request import FailoverRequest
-from parallax.domain.ids import RegionName, TargetOffset, aggregate_cluster
+from offsetsvc.resume.skip_updates import WatchRequest
+from parallax.domain.ids import UNKNOWN_EPOCH, RegionName, TargetOffset, TopicPartition, aggregate_cluster
 from parallax.domain.outcome import Outcome
+from parallax.domain.place import KeptEpoch
 from parallax.errors import RefusedError
 from parallax.runtime.deadline import Deadline
-from tests.worlds.offset_world import GROUP
-from tests.worlds.own_world import ITEM, OwnWorld, Slot
+from tests.worlds.offset_world import GROUP, FakeCluster
+from tests.worlds.own_world import ITEM, Name, OwnWorld, Slot
 
 
 class Two:
@@ -35,11 +38,29 @@ class Two:
         self.world._watermark(copier)
         self.world._tell(everything=True)
 
-    def ask(self, origin: str, destination: str, next_offset: int, *, away: bool = False) -> FailoverAnswer:
+    def lose(self, region: str, cut: int) -> None:
+        """An unclean election takes what nobody has copied, so that no route can tell of it."""
+        self.world.log(aggregate_cluster(RegionName(region))).lose(cut)
+
+    def passed(self, answer: FailoverAnswer) -> set[Name]:
+        """What the group does not get where it goes, of what lies there."""
+        skipped = {offset for item in answer.skip_ranges for offset in range(item.start, item.end)}
+        log = self.world.log(answer.destination.cluster)
+        return {
+            slot.name
+            for offset, slot in enumerate(log.slots)
+            if slot.name and (offset < answer.resume_offset or offset in skipped)
+        }
+
+    def ask(
+        self, origin: str, destination: str, next_offset: int, *, away: bool = False, epoch: int | None = 0
+    ) -> FailoverAnswer:
+        named = {} if epoch is None else {ITEM: epoch}
         self.world._set_ends()
         clusters = aggregate_cluster(RegionName(origin)), aggregate_cluster(RegionName(destination))
         self.world.clusters[clusters[0]].away = away
-        request = FailoverRequest(GROUP, *clusters, {ITEM: TargetOffset(next_offset)}, only=ITEM)
+        positions = {ITEM: TargetOffset(next_offset)}
+        request = FailoverRequest(GROUP, *clusters, positions, only=ITEM, read_epochs=named)
         with self.world.new_service() as service:
             (answer,) = service.failover.answers(request, Deadline.after_ms(5_000), record_move=True)
         self.world.clusters[clusters[0]].away = False
@@ -90,3 +111,122 @@ def test_what_a_standby_may_hold_of_its_own_is_read_and_its_copies_are_skipped()
         assert (answer.outcome, answer.resume_offset) == (Outcome.EARLIEST_FALLBACK, 5)
         with pytest.raises(RefusedError, match="Configure the route y->x"):
             standby.ask("y", "x", 5)
+
+
+# --- tails that were lost before anybody had copied them ------------------------------------------------------------
+
+
+@pytest.fixture
+def empty() -> Iterator[Two]:
+    made = Two("two-way")
+    with made.world.service:
+        yield made
+
+
+def test_what_lies_where_a_group_once_read_what_is_lost_is_not_passed(empty: Two) -> None:
+    empty.produce("y", 2)
+    empty.ask("y", "x", 2)
+    empty.lose("y", 0)
+    empty.produce("y", 3)
+    empty.produce("x", 1)
+    empty.copy("x->y")
+    answer = empty.ask("x", "y", 0)
+    assert (answer.resume_offset, empty.passed(answer)) == (0, set())
+
+
+def test_of_an_earlier_stay_nothing_counts_that_a_dead_destination_can_t_confirm(empty: Two) -> None:
+    empty.produce("y", 2)
+    empty.copy("x->y")
+    empty.ask("y", "x", 2)
+    empty.world.clusters[aggregate_cluster(RegionName("y"))].away = True
+    assert empty.ask("x", "y", 0).resume_offset == 0
+
+
+def test_copies_that_came_where_a_group_had_read_what_is_lost_are_not_consumed(empty: Two) -> None:
+    empty.copy("x->y")
+    empty.produce("y", 4)
+    empty.lose("y", 2)
+    empty.produce("x", 2)
+    empty.copy("x->y")
+    answer = empty.ask("y", "x", 4)
+    assert (answer.resume_offset, Outcome.LINEAGE_CHANGED in answer.notes) == (0, True)
+    assert {str(source): it.source_next for source, it in answer.progress.items()} == {
+        "x/regional-x-1": 0,
+        "y/regional-y-1": 2,
+    }
+
+
+def test_a_dead_cluster_s_lost_tail_is_told_by_the_route_that_reads_it(empty: Two) -> None:
+    empty.copy("y->x")
+    empty.produce("x", 9)
+    empty.copy("x->y")
+    empty.lose("x", 4)
+    (copier,) = (item for item in empty.world.copiers if str(item.item.route) == "x->y")
+    empty.world._begin_again(copier, 4, UNKNOWN_EPOCH)
+    empty.produce("y", 5)
+    empty.copy("y->x")
+    answer = empty.ask("x", "y", 9, away=True)
+    assert {name[0] for name in empty.passed(answer)} == {"x"}
+
+
+def test_a_dead_cluster_s_lost_tail_shows_in_what_was_copied_of_it_since(empty: Two) -> None:
+    empty.copy("x->y")
+    empty.produce("y", 6)
+    empty.lose("y", 2)
+    empty.produce("x", 2)
+    empty.copy("x->y")
+    empty.produce("y", 1)
+    empty.copy("y->x")
+    answer = empty.ask("y", "x", 6, away=True)
+    assert empty.passed(answer) == {("y", 1), ("y", 2)}
+
+
+def test_a_position_without_an_epoch_names_no_records_that_nobody_has_copied(empty: Two) -> None:
+    empty.produce("y", 3)
+    left = empty.ask("y", "x", 3, epoch=None)
+    empty.lose("y", 0)
+    empty.produce("y", 3)
+    empty.copy("y->x")
+    there, topic_id = left.destination.cluster, left.destination.topic_id
+    request = WatchRequest(ITEM, there, topic_id, left.progress, TargetOffset(0), left.origin.cluster)
+    pages = empty.world.service.skips.updates(request, Deadline.after_ms(5_000), lambda _: True)
+    assert [page.skip_ranges for page in pages] == [()]
+
+
+def leaders_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log is taken to have kept all that a group has read there."""
+
+    def mutant(_: FakeCluster, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, KeptEpoch]:
+        return {item: KeptEpoch(epoch, TargetOffset(2**62)) for item, epoch in epochs.items()}
+
+    monkeypatch.setattr(FakeCluster, "kept_epochs", mutant)
+
+
+def lost_tails_unseen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit from before a loss that a route saw counts for what is written there since."""
+    monkeypatch.setattr(own_module, "own_truncations", lambda *_: [])
+
+
+def later_epochs_unseen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So it does where a record of a later leader epoch lies below."""
+    monkeypatch.setattr(own_module, "own_loss", lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    ("mutant", "example"),
+    [
+        (leaders_unasked, test_what_lies_where_a_group_once_read_what_is_lost_is_not_passed),
+        (leaders_unasked, test_copies_that_came_where_a_group_had_read_what_is_lost_are_not_consumed),
+        (lost_tails_unseen, test_a_dead_cluster_s_lost_tail_is_told_by_the_route_that_reads_it),
+        (later_epochs_unseen, test_a_dead_cluster_s_lost_tail_shows_in_what_was_copied_of_it_since),
+    ],
+)
+def test_a_weaker_rule_is_seen(
+    mutant: Callable[[pytest.MonkeyPatch], None],
+    example: Callable[[Two], None],
+    empty: Two,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mutant(monkeypatch)
+    with pytest.raises(AssertionError):
+        example(empty)

@@ -9,7 +9,7 @@ import pytest
 
 from parallax.domain.history import History
 from parallax.domain.ids import Lineage, RegionName, SourceId, SourceOffset, TargetOffset, TopicId
-from parallax.domain.own_log import OwnLog, own_log, own_truncations
+from parallax.domain.own_log import OwnLog, own_log, own_loss, own_truncations
 from parallax.domain.place import Via, position_of
 from parallax.domain.progress import SourceHistory, TargetTruncation
 from parallax.domain.runs import Run, watermark
@@ -81,9 +81,39 @@ def test_without_an_epoch_it_is_that_of_the_newest_record_known() -> None:
     assert item.history.epoch_ends == ((2, 5),)
 
 
+def test_without_any_epoch_it_counts_for_nothing() -> None:
+    assert own_log(HERE, [], (SourceOffset(5), -1)) == []
+    mark = watermark(source_next=SourceOffset(0), target_end=TargetOffset(0), last_run_end=SourceOffset(0))
+    (item,) = own_log(HERE, [told(mark)], (SourceOffset(5), -1))
+    assert item.history.newest == mark
+
+
+@pytest.mark.parametrize(
+    ("rows", "read", "kept"),
+    [
+        ([run(0, 0, 3, 0, 0), run(5, 3, 2, 3, 1)], (6, 0), 3),
+        ([run(0, 0, 3, 0, 0), run(5, 3, 2, 3, 1)], (5, 0), None),
+        ([run(0, 0, 3, 0, 0), run(5, 3, 2, 3, 1)], (9, 1), None),
+        ([run(5, 3, 2, 0, 1)], (6, 0), 0),
+        # Confirmed in a later epoch, which may have begun above.
+        ([run(0, 0, 3, 0, 0), run(5, 3, 0, 3, 1)], (9, 0), None),
+        ([run(0, 0, 3, 0, 0), run(5, 3, 2, 3, 1), run(8, 9, 0, 7, 1)], (9, 0), 3),
+        ([run(0, 0, 3, 0, 0)], (9, -1), None),
+        ([], (9, 0), None),
+    ],
+)
+def test_a_record_of_a_later_epoch_below_where_somebody_read_shows_a_loss(
+    rows: list[Run], read: tuple[int, int], kept: int | None
+) -> None:
+    found = own_loss(HERE, [told(*rows)], (SourceOffset(read[0]), read[1]))
+    assert found == (None if kept is None else TargetTruncation(TargetOffset(kept), TargetOffset(read[0]), 1))
+
+
 def test_other_incarnations_of_the_topic_tell_nothing() -> None:
     other = SourceId(HERE.region, TopicId("x-0"))
-    assert own_log(HERE, [told(run(0, 0, 3, 0), topic=other)]) == []
+    rows = [told(run(0, 0, 3, 0, 1), topic=other)]
+    assert own_log(HERE, rows) == []
+    assert own_loss(HERE, rows, (SourceOffset(9), 0)) is None
 
 
 def test_where_the_log_was_cut_what_was_read_before_is_gone() -> None:
