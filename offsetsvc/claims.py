@@ -23,7 +23,7 @@ def beyond_the_rows(moves: Sequence[ReportedMove], topics: Mapping[Route, RouteT
     problems = []
     for move in moves:
         for source, position in move.progress.positions.items():
-            claimed = max(position.source_next, *(end for _, end in position.epoch_ends), SourceOffset(0))
+            claimed = position.furthest
             known = known_end(source, move.topic_partition.partition, topics)
             if known is not None and claimed > known:
                 problems.append(

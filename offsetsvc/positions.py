@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from offsetsvc.answers import Basis, ReportedMove, ReportedPosition
-from offsetsvc.claims import beyond_the_rows
+from offsetsvc.claims import beyond_the_rows, known_end
 from offsetsvc.clusters import Clusters, ClusterView
 from offsetsvc.moves import RecordedMoves
 from offsetsvc.resume.own import routes_into
@@ -19,6 +19,8 @@ from parallax.domain.ids import (
     ClusterName,
     GroupName,
     RegionName,
+    SourceId,
+    SourceOffset,
     TargetOffset,
     TopicId,
     TopicName,
@@ -26,7 +28,7 @@ from parallax.domain.ids import (
     aggregate_cluster,
 )
 from parallax.domain.place import LogRange
-from parallax.domain.progress import holds_for_topic
+from parallax.domain.progress import Progress, SourcePosition, holds_for_topic
 from parallax.domain.rights import ANYBODY, Principal
 from parallax.errors import (
     InvalidOffsetError,
@@ -42,9 +44,6 @@ _ROWS_MAY_LAG_S = (0.2, 0.4, 0.8)
 """Waits for rows that the store has shown to another service; all moves of a call share them."""
 
 _REPORT = "ReportPositions"
-
-_ANY_OFFSET = 2**63
-"""The end of a log that can't be asked for it."""
 
 
 class GroupPositions:
@@ -79,7 +78,8 @@ class GroupPositions:
     ) -> None:
         """Remember what a group has delivered at the cluster, and the moves to it that it has made.
 
-        Moves are audited where they change what is recorded; positions are not.
+        Moves are audited where they change what is recorded; positions are not. What a move says of records that were produced at a
+        cluster that is away is remembered as far as anything else tells of them.
 
         Raises:
             UnknownTopicError: the cluster lacks the topic (a move may come before it does), or has created it anew
@@ -110,7 +110,7 @@ class GroupPositions:
                 *((move.topic_partition, move.progress.resume_offset) for move in moves),
             ],
         )
-        self._require_proven(moves)
+        moves = self._proven(group, moves)
         for move in moves:
             present = ids[move.topic_partition.topic]
             if not holds_for_topic(move.topic_id, move.progress.resume_offset, present):
@@ -186,11 +186,16 @@ class GroupPositions:
             ],
         )
 
-    def _require_proven(self, moves: Sequence[ReportedMove]) -> None:
-        """Refuse progress beyond the rows. Another reader of the store may have seen newer ones: they are waited for."""
+    def _proven(self, group: GroupName, moves: Sequence[ReportedMove]) -> list[ReportedMove]:
+        """The moves as they may be remembered.
+
+        Raises:
+            InvalidOffsetError: progress beyond the rows. Another reader of the store may have seen newer ones: they are waited for.
+        """
+        held = [self._held_against_own_logs(group, move) for move in moves]
         waits_s = iter(_ROWS_MAY_LAG_S)
         for topic in sorted({move.topic_partition.topic for move in moves}):
-            of_topic = [self._beyond_own(move) for move in moves if move.topic_partition.topic == topic]
+            of_topic = [left for _, left in held if left.topic_partition.topic == topic]
             while problems := beyond_the_rows(
                 of_topic, self._index.route_topics(self._config.all_routes(), topic)
             ):
@@ -198,28 +203,63 @@ class GroupPositions:
                 if wait_s is None:
                     raise InvalidOffsetError("; ".join(problems))
                 self._sleep(wait_s)
+        return [kept for kept, _ in held]
 
-    def _beyond_own(self, move: ReportedMove) -> ReportedMove:
-        """The move without sources that a group may have read where they are produced, as far as they go there."""
+    def _held_against_own_logs(
+        self, group: GroupName, move: ReportedMove
+    ) -> tuple[ReportedMove, ReportedMove]:
+        """The move as it may be remembered, and what of it rows have to tell.
+
+        A group may read records where they are produced before any row tells of them: those are held against the log itself.
+        """
         item = move.topic_partition
-        left = {
-            source: position
-            for source, position in move.progress.positions.items()
-            if max([position.source_next, *(end for _, end in position.epoch_ends)])
-            > self._own_end(source.region, item)
-        }
-        return replace(move, progress=replace(move.progress, positions=left))
+        kept: dict[SourceId, SourcePosition] = {}
+        left: dict[SourceId, SourcePosition] = {}
+        for source, position in move.progress.positions.items():
+            kept[source] = position
+            cluster = self._own_cluster(source.region)
+            if cluster is None:
+                left[source] = position
+                continue
+            view = self._clusters.view(cluster)
+            log = view.log_ranges([item]).get(item)
+            if log is None and not view.reachable:
+                known = self._known_end(group, cluster, source, item)
+                kept[source] = position if known is None else position.up_to(known)
+            elif log is None or position.furthest > log.high_watermark:
+                left[source] = position
+        of = move.progress
+        return replace(move, progress=replace(of, positions=kept)), replace(
+            move, progress=replace(of, positions=left)
+        )
 
-    def _own_end(self, region: RegionName, item: TopicPartition) -> int:
-        """Where the log ends that groups read and routes copy from; -1: of the region there is none."""
+    def _own_cluster(self, region: RegionName) -> ClusterName | None:
+        """The region's cluster that groups read and routes copy from; None: there is none."""
         cluster = aggregate_cluster(region)
-        if cluster not in self._config.aggregate_clusters() or not self._config.is_copied_from(cluster):
-            return -1
-        view = self._clusters.view(cluster)
-        log = view.log_ranges([item]).get(item)
-        if log is not None:
-            return log.high_watermark
-        return -1 if view.reachable else _ANY_OFFSET
+        is_one = cluster in self._config.aggregate_clusters() and self._config.is_copied_from(cluster)
+        return cluster if is_one else None
+
+    def _known_end(
+        self, group: GroupName, cluster: ClusterName, source: SourceId, item: TopicPartition
+    ) -> SourceOffset | None:
+        """How far anything but the report tells of own records of a cluster that is away; None: nothing knows this incarnation.
+
+        Rows of routes that read it, where the group was seen there, and what is remembered of its last move.
+        """
+        rows = known_end(
+            source, item.partition, self._index.route_topics(self._config.all_routes(), item.topic)
+        )
+        seen, _ = apart(self._groups.observed(group, cluster))
+        moved = self._groups.progress(group, item.topic).get(item.partition)
+        ends = [] if rows is None else [rows]
+        ends += [
+            SourceOffset(it.next_offset)
+            for it in seen
+            if it.topic_partition == item and it.topic_id == source.topic_id
+        ]
+        if isinstance(moved, Progress) and source in moved.positions:
+            ends.append(moved.positions[source].furthest)
+        return max(ends, default=None)
 
     def _topic_id(self, view: ClusterView, topic: TopicName, *, required: bool) -> TopicId:
         """The topic's id there; empty if it is not there and not required to be."""

@@ -78,6 +78,19 @@ class SourcePosition:
             return ()
         return sorted({start for spans in self.spans.values() for start, _ in spans if start})
 
+    @property
+    def furthest(self) -> SourceOffset:
+        """The end of all that it says was consumed, whatever the leader epoch."""
+        return max([self.source_next, *(end for _, end in self.epoch_ends)])
+
+    def up_to(self, end: SourceOffset) -> SourcePosition:
+        """What it says of records below an offset."""
+        return SourcePosition(
+            self.leader_epoch,
+            min(self.source_next, end),
+            tuple((epoch, min(it, end)) for epoch, it in self.epoch_ends),
+        )
+
     def bounded(self) -> SourcePosition:
         """The position with at most `MAX_EPOCH_ENDS` epochs: what is stored.
 

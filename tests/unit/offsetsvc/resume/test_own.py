@@ -6,16 +6,25 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
-from offsetsvc.answers import FailoverAnswer
+from offsetsvc.answers import FailoverAnswer, ReportedMove, ReportedPosition
 from offsetsvc.resume import own as own_module
 from offsetsvc.resume.request import FailoverRequest
 from offsetsvc.resume.skip_updates import WatchRequest
-from parallax.domain.ids import UNKNOWN_EPOCH, RegionName, TargetOffset, TopicPartition, aggregate_cluster
+from parallax.domain.ids import (
+    UNKNOWN_EPOCH,
+    RegionName,
+    SourceId,
+    SourceOffset,
+    TargetOffset,
+    TopicPartition,
+    aggregate_cluster,
+)
 from parallax.domain.outcome import Outcome
 from parallax.domain.place import KeptEpoch
-from parallax.errors import RefusedError
+from parallax.domain.progress import Progress, SourcePosition
+from parallax.errors import InvalidOffsetError, RefusedError
 from parallax.runtime.deadline import Deadline
-from tests.worlds.offset_world import GROUP, FakeCluster
+from tests.worlds.offset_world import GROUP, TOPIC, FakeCluster
 from tests.worlds.own_world import ITEM, Name, OwnWorld, Slot
 
 
@@ -230,3 +239,45 @@ def test_a_weaker_rule_is_seen(
     mutant(monkeypatch)
     with pytest.raises(AssertionError):
         example(empty)
+
+
+def told_of_x(two: Two, end: int, *, away: bool, seen: int | None = None) -> int:
+    """What is remembered of x's own records after a move to y that says they were read up to ``end``.
+
+    Args:
+        seen: where the group said before that it is, at x.
+    """
+    two.world._set_ends()
+    x, y = (aggregate_cluster(RegionName(name)) for name in "xy")
+    source = SourceId(RegionName("x"), two.world.clusters[x].infos[TOPIC].topic_id)
+    at_y = two.world.clusters[y].infos[TOPIC].topic_id
+    position = SourcePosition(0, SourceOffset(end), ((0, SourceOffset(end)),))
+    move = ReportedMove(ITEM, at_y, Progress(y, at_y, TargetOffset(5), {source: position}))
+    with two.world.new_service() as service:
+        if seen is not None:
+            service.positions.report(GROUP, x, [ReportedPosition(ITEM, TargetOffset(seen))], [])
+        two.world.clusters[x].away = away
+        service.positions.report(GROUP, y, [], [move])
+        two.world.clusters[x].away = False
+        left = service.positions._groups.progress(GROUP, TOPIC)[0]
+    assert isinstance(left, Progress)
+    told = left.positions[source]
+    assert told.epoch_ends == ((0, told.source_next),)
+    return told.source_next
+
+
+def test_more_of_own_records_than_the_log_holds_is_refused(two: Two) -> None:
+    two.produce("x", 4)
+    assert told_of_x(two, 9, away=False) == 9, "no row tells of the last four"
+    with pytest.raises(InvalidOffsetError, match="the rows tell of it up to 5"):
+        told_of_x(two, 10, away=False)
+
+
+def test_while_the_cluster_is_away_no_more_is_remembered_than_something_else_tells_of(two: Two) -> None:
+    """Whoever said more would have the group leave out what is written there once the cluster is back."""
+    two.produce("x", 4)
+    assert told_of_x(two, 2**40, away=True) == 5, "rows"
+    assert told_of_x(two, 4, away=True) == 4
+    assert told_of_x(two, 2**40, away=True, seen=8) == 8, "the group's own place there"
+    assert told_of_x(two, 9, away=False) == 9
+    assert told_of_x(two, 2**40, away=True) == 9, "what was proven before"
