@@ -105,12 +105,17 @@ def _fan_out(regions: Sequence[str]) -> str:
 
 def _active_standby(regions: Sequence[str]) -> str:
     first, *others = regions
+    back = [f"{source}->{target}" for source in others for target in regions if source != target]
     return (
-        f"# Active/standby: one Kafka in each region; {first}'s records are copied to the others, and nothing comes back.\n"
-        + _NO_MOVES
+        f"# Active/standby: one Kafka in each region; {first}'s records are copied to the others, where nobody else writes while {first} is up.\n"
+        "# Groups move there and back (parallax failover). Once producers write to another region, make it a 'cluster', and add its routes\n"
+        "# below: they bring its records home, and nothing is wiped (docs/topologies.md).\n"
         + "regions:\n"
-        + "".join(f"  {name}:\n{_cluster(name)}" for name in regions)
-        + f"routes: [{', '.join(f'{first}->{name}' for name in others)}]\n"
+        + f"  {first}:\n{_cluster(first)}"
+        + "".join(f"  {name}:\n{_standby(name)}" for name in others)
+        + "routes:\n"
+        + "".join(f"- {first}->{name}\n" for name in others)
+        + "".join(f"# - {route}\n" for route in back)
     )
 
 
@@ -151,7 +156,11 @@ def _aggregate(name: str) -> str:
 
 
 def _cluster(name: str) -> str:
-    return f'    cluster: {{bootstrap_servers: "kafka.{name}.example:9092", replication_factor: 3}}\n'
+    return f'    cluster: {{bootstrap_servers: "kafka.{name}.example:9092", replication_factor: 3}}\n{_service(name)}'
+
+
+def _standby(name: str) -> str:
+    return _cluster(name).replace("cluster:", "aggregate:", 1)
 
 
 def _service(name: str) -> str:

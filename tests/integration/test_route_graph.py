@@ -272,7 +272,7 @@ def example_of(mode: RouteMode, infrastructure: Stack, topic: str) -> tuple[Conf
     ("mode", "at"),
     [
         (RouteMode.AGGREGATION, {"a": "ab", "b": "ab"}),
-        (RouteMode.ACTIVE_STANDBY, {"a": "a", "b": "ab"}),
+        (RouteMode.ACTIVE_STANDBY, {"a": "a", "b": "a"}),
         (RouteMode.TWO_WAY, {"a": "ab", "b": "ab"}),
         (RouteMode.FAN_OUT, {"b": "a", "c": "a"}),
         (RouteMode.FORWARDING, {"a": "a", "b": "ab", "c": "abc"}),

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from parallax.cli.init import RouteMode, example
 from parallax.cli.main import app
 from parallax.config.config import load
-from parallax.domain.ids import ClusterName, TopicName
+from parallax.domain.ids import ClusterName, Route, TopicName
 from parallax.errors import ConfigError, RefusedError
 from replicator.graph_check import check_graph
 
@@ -53,6 +53,24 @@ def test_regions_may_be_named(tmp_path: Path) -> None:
     path = tmp_path / "parallax.yaml"
     path.write_text(example(RouteMode.FORWARDING, ["edge", "eu", "us", "hub"]), encoding="utf-8")
     assert [str(route) for route in load(path, {}).all_routes()] == ["edge->eu", "eu->us", "us->hub"]
+
+
+def test_a_standby_that_producers_move_to_becomes_what_its_file_says(tmp_path: Path) -> None:
+    """Until then groups move between it and the active region with nothing read twice; so they do afterwards."""
+    path = tmp_path / "parallax.yaml"
+    text = example(RouteMode.ACTIVE_STANDBY, ["a", "b", "c"])
+    path.write_text(text, encoding="utf-8")
+    before = load(path, {})
+    assert [name for name in before.regions if before.is_produced_at(ClusterName(f"aggregate-{name}"))] == ["a"]
+    path.write_text(
+        text.replace("aggregate:", "cluster:", 1).replace("# - b->", "- b->"), encoding="utf-8"
+    )
+    after = load(path, {})
+    a, b = ClusterName("aggregate-a"), ClusterName("aggregate-b")
+    assert after.is_produced_at(b)
+    assert (after.route_from_log(a, b), after.route_from_log(b, a)) == (Route.parse("a->b"), Route.parse("b->a"))
+    seen = {ClusterName(f"regional-{name}"): {TopicName("trips")} for name in "ab"}
+    assert list(check_graph(after, after.all_routes(), seen)) == []
 
 
 @pytest.mark.parametrize("regions", [["a"], ["a", "a"], ["a", "b b"]])
