@@ -107,12 +107,13 @@ class Chains:
 
         Raises:
             InvalidOffsetError: it is negative.
+            UnknownRouteError: nobody writes to the cluster, neither routes nor producers.
             UnknownTopicError: neither the cluster nor the index knows the topic.
         """
         found = self._mapping.origin(cluster, partition, record_offset)
         hops: list[pb.OriginHop] = []
         last, topic = found, partition.topic
-        while last.found:
+        while last.found and last.route:
             route = Route.parse(last.route)
             topic = self._config.route_topics(route).source_of(topic) or topic
             hops.append(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 
-from offsetsvc.clusters import Clusters
+from offsetsvc.clusters import Clusters, ClusterView
 from offsetsvc.index.memory import IndexMemory
 from offsetsvc.messages import lost_to_pb, run_to_pb
 from offsetsvc.parallel import Concurrently
+from offsetsvc.resume.own import routes_into
 from parallax.config.config import Config
 from parallax.domain.ids import (
     ClusterName,
@@ -21,7 +22,6 @@ from parallax.domain.ids import (
     TopicName,
     TopicPartition,
     aggregate_cluster,
-    region_of,
 )
 from parallax.domain.index_rows import LineageRecord, StampedRow
 from parallax.domain.lineages import LineageView, TopicLineages
@@ -222,16 +222,45 @@ class MappingLookups:
             record_offset: the offset there.
             of: the id of the topic of which the offset is; None: of the present one.
 
+        Returns:
+            Of a cluster that no route leads into, but producers write to, the record itself, without a route.
+
         Raises:
             InvalidOffsetError: it is negative.
+            UnknownRouteError: nobody writes to the cluster, neither routes nor producers.
             UnknownTopicError: neither the cluster nor the index knows the topic.
         """
-        routes = self._config.routes_into(region_of(cluster))
+        produced = self._config.is_produced_at(cluster)
+        routes = routes_into(self._config, cluster, is_read=produced)
+        if not routes:
+            return self._itself(cluster, partition, record_offset, of)
         lineages = self._lineages(cluster, routes, partition)
         if of is not None and lineages.topic_id != of:
             return pb.LookupOriginResponse(found=False, complete=False)
         return _origin(
             self._index, routes, lineages, partition.partition, record_offset, self._config.source_cluster
+        )
+
+    def _itself(
+        self, cluster: ClusterName, partition: TopicPartition, record_offset: int, of: TopicId | None
+    ) -> pb.LookupOriginResponse:
+        """A record of a cluster that no route leads into: whatever lies there was produced there."""
+        if record_offset < 0:
+            raise InvalidOffsetError(f"record offset {record_offset} is negative")
+        view = self._clusters.view(cluster)
+        topic_id = view.topic_id(partition.topic)
+        log = view.log_ranges([partition]).get(partition)
+        if not view.reachable or (of is not None and of != topic_id):
+            return pb.LookupOriginResponse(found=False, complete=False)
+        self._require_there(view, partition, 0)
+        if log is None or record_offset >= log.high_watermark:
+            return pb.LookupOriginResponse(found=False, complete=log is not None)
+        return pb.LookupOriginResponse(
+            found=True,
+            source_cluster=self._config.one_kafka(cluster),
+            source_topic_id=topic_id,
+            source_record_offset=record_offset,
+            complete=True,
         )
 
     def _records(self, route: Route, partition: TopicPartition) -> list[LineageRecord]:
@@ -279,18 +308,23 @@ class MappingLookups:
         view = self._clusters.view(cluster)
         topic_id = view.topic_id(partition.topic)
         lineages = topic_lineages(self._index, routes, partition.topic, topic_id)
+        self._require_there(view, partition, lineages.partitions)
+        return lineages
+
+    @staticmethod
+    def _require_there(view: ClusterView, partition: TopicPartition, indexed: int) -> None:
+        """Refuse a partition that neither the cluster has nor the index, which knows so many of the topic."""
         info = view.topics().get(partition.topic)
-        count = lineages.partitions if info is None else info.partitions
+        count = indexed if info is None else info.partitions
         if count == 0:
             known = ", ".join(sorted(view.topics())) or "none"
             raise UnknownTopicError(
-                f"neither {cluster} nor the index knows topic {partition.topic!r}; topics there: {known}"
+                f"neither {view.cluster} nor the index knows topic {partition.topic!r}; topics there: {known}"
             )
         if partition.partition >= count:
             raise UnknownPartitionError(
                 f"topic {partition.topic!r} has no partition {partition.partition}; it has {count}"
             )
-        return lineages
 
 
 def _source_to_target(

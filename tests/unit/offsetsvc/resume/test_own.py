@@ -16,13 +16,14 @@ from parallax.domain.ids import (
     SourceId,
     SourceOffset,
     TargetOffset,
+    TopicName,
     TopicPartition,
     aggregate_cluster,
 )
 from parallax.domain.outcome import Outcome
 from parallax.domain.place import KeptEpoch
 from parallax.domain.progress import Progress, SourcePosition
-from parallax.errors import InvalidOffsetError, RefusedError
+from parallax.errors import InvalidOffsetError, RefusedError, UnknownPartitionError, UnknownTopicError
 from parallax.runtime.deadline import Deadline
 from tests.worlds.offset_world import GROUP, TOPIC, FakeCluster
 from tests.worlds.own_world import ITEM, Name, OwnWorld, Slot
@@ -281,3 +282,27 @@ def test_while_the_cluster_is_away_no_more_is_remembered_than_something_else_tel
     assert told_of_x(two, 2**40, away=True, seen=8) == 8, "the group's own place there"
     assert told_of_x(two, 9, away=False) == 9
     assert told_of_x(two, 2**40, away=True) == 9, "what was proven before"
+
+
+def test_a_record_of_a_cluster_that_no_route_leads_into_is_its_own_origin() -> None:
+    standby = Two("standby that nobody writes to")
+    standby.produce("x", 5)
+    standby.copy("x->y")
+    standby.world._set_ends()
+    x, y = (aggregate_cluster(RegionName(name)) for name in "xy")
+    of_x = standby.world.clusters[x].infos[TOPIC].topic_id
+    with standby.world.service as service:
+        found = service.chains.origin(x, ITEM, 3)
+        assert (found.found, found.complete, found.route, list(found.hops)) == (True, True, "", [])
+        assert (found.source_cluster, found.source_topic_id, found.source_record_offset) == ("regional-x", of_x, 3)
+        copied = service.chains.origin(y, ITEM, 3)
+        assert (copied.route, copied.source_cluster) == ("x->y", "regional-x")
+        beyond = service.chains.origin(x, ITEM, 5)
+        assert (beyond.found, beyond.complete) == (False, True)
+        with pytest.raises(UnknownTopicError):
+            service.chains.origin(x, TopicPartition(TopicName("none"), 0), 0)
+        with pytest.raises(UnknownPartitionError):
+            service.chains.origin(x, TopicPartition(TOPIC, 7), 0)
+        standby.world.clusters[x].away = True
+        away = service.chains.origin(x, ITEM, 3)
+        assert (away.found, away.complete) == (False, False)
