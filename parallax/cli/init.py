@@ -110,8 +110,7 @@ def _active_standby(regions: Sequence[str]) -> str:
         f"# Active/standby: one Kafka in each region; {first}'s records are copied to the others, where nobody else writes while {first} is up.\n"
         "# Groups move there and back (parallax failover). Once producers write to another region, make it a 'cluster', and add its routes\n"
         "# below: they bring its records home, and nothing is wiped (docs/topologies.md).\n"
-        + "regions:\n"
-        + f"  {first}:\n{_cluster(first)}"
+        f"regions:\n  {first}:\n{_cluster(first)}"
         + "".join(f"  {name}:\n{_standby(name)}" for name in others)
         + "routes:\n"
         + "".join(f"- {first}->{name}\n" for name in others)

@@ -294,7 +294,11 @@ def test_a_record_of_a_cluster_that_no_route_leads_into_is_its_own_origin() -> N
     with standby.world.service as service:
         found = service.chains.origin(x, ITEM, 3)
         assert (found.found, found.complete, found.route, list(found.hops)) == (True, True, "", [])
-        assert (found.source_cluster, found.source_topic_id, found.source_record_offset) == ("regional-x", of_x, 3)
+        assert (found.source_cluster, found.source_topic_id, found.source_record_offset) == (
+            "regional-x",
+            of_x,
+            3,
+        )
         copied = service.chains.origin(y, ITEM, 3)
         assert (copied.route, copied.source_cluster) == ("x->y", "regional-x")
         beyond = service.chains.origin(x, ITEM, 5)

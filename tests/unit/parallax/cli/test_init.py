@@ -61,14 +61,17 @@ def test_a_standby_that_producers_move_to_becomes_what_its_file_says(tmp_path: P
     text = example(RouteMode.ACTIVE_STANDBY, ["a", "b", "c"])
     path.write_text(text, encoding="utf-8")
     before = load(path, {})
-    assert [name for name in before.regions if before.is_produced_at(ClusterName(f"aggregate-{name}"))] == ["a"]
-    path.write_text(
-        text.replace("aggregate:", "cluster:", 1).replace("# - b->", "- b->"), encoding="utf-8"
-    )
+    assert [name for name in before.regions if before.is_produced_at(ClusterName(f"aggregate-{name}"))] == [
+        "a"
+    ]
+    path.write_text(text.replace("aggregate:", "cluster:", 1).replace("# - b->", "- b->"), encoding="utf-8")
     after = load(path, {})
     a, b = ClusterName("aggregate-a"), ClusterName("aggregate-b")
     assert after.is_produced_at(b)
-    assert (after.route_from_log(a, b), after.route_from_log(b, a)) == (Route.parse("a->b"), Route.parse("b->a"))
+    assert (after.route_from_log(a, b), after.route_from_log(b, a)) == (
+        Route.parse("a->b"),
+        Route.parse("b->a"),
+    )
     seen = {ClusterName(f"regional-{name}"): {TopicName("trips")} for name in "ab"}
     assert list(check_graph(after, after.all_routes(), seen)) == []
 
