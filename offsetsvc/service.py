@@ -158,9 +158,7 @@ class UseCases:
         time = Timekeeper(now_ms)
         journal = MoveJournal(operations, time)
         self.own_moves = OwnMoves(opened, journal, MoveDesk())
-        self._verifier = Verifier(
-            moved, groups, journal, time, index, config.routes_into, config.is_produced_at
-        )
+        self._verifier = Verifier(moved, groups, journal, time, index, config)
         self.own_drills = OwnDrills(config, opened, operations, self._verifier, canary)
 
     def __enter__(self) -> Self:

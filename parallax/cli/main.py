@@ -67,6 +67,7 @@ COMMANDS = {
     "regions": Entry("parallax.cli.primary", "services", "regions"),
     "failover": Entry("parallax.cli.failover", "services"),
     "failback": Entry("parallax.cli.failover", "services", "failback"),
+    "restore": Entry("parallax.cli.restore", "services", "restore"),
     "verify": Entry("parallax.cli.verify", "services", "verify"),
     "drill": Entry("parallax.cli.drill", "services", "drill"),
     "topics": Entry("parallax.cli.topics", "services"),

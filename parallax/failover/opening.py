@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 
 from parallax.adapters.cassandra.stores import CassandraStores
+from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.config.config import Config
-from parallax.domain.ids import RegionName, region_of
+from parallax.domain.ids import ClusterName, RegionName, region_of
 from parallax.domain.rights import Principal
 from parallax.failover.clusters import AggregateClusters
 from parallax.failover.facts import Move, MoveKind
 from parallax.failover.journal import MoveJournal
 from parallax.failover.outside import Outside
+from parallax.failover.restoring import Restoring
 from parallax.failover.services import OffsetServices
 from parallax.failover.timekeeper import Timekeeper
 from parallax.failover.verify.verifier import Verifier
@@ -85,8 +89,30 @@ def open_verifier(config: Config) -> Iterator[Verifier]:
             MoveJournal(stores.operations, time),
             time,
             stores.index,
-            config.routes_into,
-            config.is_produced_at,
+            config,
+        )
+
+
+@contextmanager
+def open_restoring(config: Config, stop: threading.Event) -> Iterator[Restoring]:
+    """Source clusters and store, for what a cluster lacks; no service is asked.
+
+    Args:
+        config: all configuration.
+        stop: set to end waits.
+
+    Raises:
+        ConfigError: the store's settings can't be used.
+    """
+    timeout_ms = config.service.cluster_timeout_ms
+
+    @cache
+    def reader(cluster: ClusterName) -> KafkaCluster:
+        return KafkaCluster(cluster, config.cluster(cluster), timeout_ms=timeout_ms)
+
+    with CassandraStores(config.cassandra, config.index) as stores:
+        yield Restoring(
+            config, reader, stores.index, Timekeeper(stores.clock.now_ms, wait=stop.wait, stop=stop)
         )
 
 

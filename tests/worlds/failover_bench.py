@@ -179,8 +179,7 @@ class Bench:
             outside.journal,
             outside.time,
             world.index,
-            world.config.routes_into,
-            world.config.is_produced_at,
+            world.config,
         )
 
     def mover(self, **limits: Any) -> Mover:

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from parallax.config.config import Config
-from parallax.domain.ids import GroupName, RegionName, TopicName, aggregate_cluster
+from parallax.domain.ids import (
+    ClusterName,
+    GroupName,
+    RegionName,
+    Route,
+    TopicName,
+    aggregate_cluster,
+    region_of,
+)
+from parallax.domain.route_graph import RouteGraph
 from parallax.errors import ConfigError, InvalidNameError
 from parallax.failover.drill.run import DrillPlan
 from parallax.failover.verify.verdict import Consumers
@@ -36,12 +45,12 @@ def plan_of(config: Config, origin: str | None, to: str | None) -> DrillPlan:
     if home == away:
         raise InvalidNameError(f"from and to are the same region, {home!r}")
     topic, group = TopicName(config.drill.topic), GroupName(config.drill.group)
-    into = [config.routes_into(RegionName(name)) for name in (home, away)]
-    producing = tuple(sorted({route.source for route in into[0]} & {route.source for route in into[1]}))
-    if not producing:
-        raise ConfigError(f"no region is replicated to both {home} and {away}")
-    for route in (*into[0], *into[1]):
-        if config.topics.chosen(topic) and not config.route_topics(route).make(topic):
+    for route in config.all_routes():
+        if (
+            route.target in (home, away)
+            and config.topics.chosen(topic)
+            and not config.route_topics(route).make(topic)
+        ):
             raise ConfigError(
                 f"drill.topic {topic!r} is not replicated by route {route}: its topics leave it out"
             )
@@ -49,7 +58,36 @@ def plan_of(config: Config, origin: str | None, to: str | None) -> DrillPlan:
         raise ConfigError(f"drill.topic {topic!r} is not replicated: 'topics' leaves it out")
     if not config.groups.chosen(group):
         raise ConfigError(f"drill.group {group!r} is not served: 'groups' leaves it out")
+    producing = _producing(config, topic, (RegionName(home), RegionName(away)))
     return DrillPlan(group, topic, RegionName(home), RegionName(away), producing)
+
+
+def _producing(
+    config: Config, topic: TopicName, ways: tuple[RegionName, RegionName]
+) -> tuple[RegionName, ...]:
+    """The regions whose records come to both clusters, be it that they are produced there.
+
+    Raises:
+        ConfigError: none do, or those of one of the two itself don't: nothing could be proved of these.
+    """
+    producing = config.producing_clusters()
+    graph = RouteGraph(config.edges(), producing, {cluster: [topic] for cluster in producing})
+    clusters = {config.one_kafka(aggregate_cluster(region)) for region in ways}
+    come_to: dict[RegionName, set[ClusterName]] = {}
+    for arrival in graph.arrivals([topic]):
+        if arrival.name == topic:
+            come_to.setdefault(region_of(arrival.origin), set()).add(arrival.cluster)
+    both = tuple(sorted(region for region, places in come_to.items() if clusters <= places))
+    for here, other in (ways, ways[::-1]):
+        if config.is_produced_at(aggregate_cluster(here)) and here not in both:
+            raise ConfigError(
+                f"producers write to {aggregate_cluster(here)}, and no route brings what they write to {aggregate_cluster(other)}: of a "
+                f"group that comes back from there nothing could be proved. Configure the route {Route(here, other)}, or make {here}'s "
+                "cluster an 'aggregate' if nobody writes there"
+            )
+    if not both:
+        raise ConfigError(f"no region is replicated to both {ways[0]} and {ways[1]}")
+    return both
 
 
 def steps_of(config: Config, plan: DrillPlan) -> list[str]:

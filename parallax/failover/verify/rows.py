@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from parallax.domain.consumption import Stretch, tally
 from parallax.domain.history import History
@@ -29,6 +29,9 @@ class Stay:
         partition: the partition's number.
         passed_to: below lies nothing that will still be delivered.
         lineages: of the topic on that cluster.
+        own: a lineage of a route that reads the cluster, whose source's side tells of what was produced there
+            (`parallax.domain.own_log`); None: nothing was.
+        whole: the route copies all that lies there, so that nothing in it is told apart.
         given: how far earlier moves had consumed each source when the first visit began.
         skipped: how far its consumers passed over each source because of an earlier move; None: that is not known.
         skips_known: whether they did pass it over.
@@ -38,13 +41,23 @@ class Stay:
     partition: int
     passed_to: TargetOffset
     lineages: TopicLineages
+    own: LineageView | None = None
+    whole: bool = False
     given: Mapping[SourceId, SourceOffset] = field(default_factory=dict)
     skipped: Mapping[SourceId, SourceOffset] | None = field(default_factory=dict)
     skips_known: bool = True
 
     def views(self, source: SourceId) -> list[LineageView]:
-        """The source's lineages there."""
+        """The lineages that tell of the source there."""
+        if self.own is not None and self.own.source == source:
+            return [self.own]
         return [view for view in self.lineages.of(self.partition) if view.source == source]
+
+    @property
+    def sources(self) -> list[SourceId]:
+        """What is to be counted there."""
+        own = [] if self.own is None else [self.own.source]
+        return own if self.whole else [*own, *(view.source for view in self.lineages.of(self.partition))]
 
 
 def verify_sources(index: MappingIndexReader, stays: Sequence[Stay]) -> tuple[SourceVerdict, ...]:
@@ -54,7 +67,7 @@ def verify_sources(index: MappingIndexReader, stays: Sequence[Stay]) -> tuple[So
         StoreUnavailableError: the index did not answer in time.
         InvariantError: stored rows contradict each other.
     """
-    sources = dict.fromkeys(view.source for stay in stays for view in stay.lineages.of(stay.partition))
+    sources = dict.fromkeys(source for stay in stays for source in stay.sources)
     return tuple(_verify_source(index, stays, source) for source in sorted(sources))
 
 
@@ -77,9 +90,14 @@ def _verify_source(index: MappingIndexReader, stays: Sequence[Stay], source: Sou
     for place, stay in enumerate(stays):
         visit, (view,) = stay.visit, stay.views(source)
         # All before the first visit's end counts as consumed.
-        rows, cut = _rows(index, view, visit.start if place else visit.end, visit.end)
-        key = (view.partition, view.lineage)
-        history = History(view.lineage, rows, index.lost_ranges([key])[key])
+        span = (visit.start if place else visit.end, visit.end)
+        if view is stay.own:
+            rows, cut = _own_rows(index, view, *span)
+            history = History(view.lineage, rows)
+        else:
+            rows, cut = _rows(index, view, *span)
+            key = (view.partition, view.lineage)
+            history = History(view.lineage, rows, index.lost_ranges([key])[key])
         newest = history.newest
         if newest is None or newest.target_end < visit.end:
             behind = True
@@ -137,3 +155,26 @@ def _rows(
     if place > end:  # the row after the end begins beyond it, and proves that nothing lies between
         rows |= set(index.rows_from_target(view.partition, view.lineage, place, 1).rows)
     return rows, None
+
+
+def _own_rows(
+    index: MappingIndexReader, view: LineageView, start: TargetOffset, end: TargetOffset
+) -> tuple[set[Run], TargetOffset | None]:
+    """As `_rows`, of the cluster that the lineage's route reads: each row with the originals' place for that of the copies."""
+    newest = None if view.newest is None else view.newest.row
+    if newest is None:
+        return set(), None
+    before = index.rows_at_source(view.partition, view.lineage, SourceOffset(start))
+    rows = {newest, *before}
+    cut: TargetOffset | None = None
+    place = min((row.target_start for row in before), default=TargetOffset(0))
+    while place < newest.target_end:
+        page = index.rows_from_target(view.partition, view.lineage, place, _PAGE_ROWS)
+        rows |= set(page.rows)
+        if page.complete_to <= place or any(row.source_start >= end for row in page.rows):
+            break
+        place = page.complete_to
+        if len(rows) > _MOST_ROWS:
+            cut = TargetOffset(max(row.source_end for row in rows - {newest}))
+            break
+    return {replace(row, target_start=TargetOffset(row.source_start)) for row in rows}, cut

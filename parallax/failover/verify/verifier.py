@@ -6,15 +6,15 @@ the index. Nothing is taken from the answers that the moves went by, but for wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from parallax.config.config import Config
 from parallax.domain.commits import Commits, ObservedCommit, PublishedOffset
 from parallax.domain.formats import UnreadableRow, apart
 from parallax.domain.ids import (
     ClusterName,
     GroupName,
-    RegionName,
     Route,
     SourceId,
     SourceOffset,
@@ -23,9 +23,10 @@ from parallax.domain.ids import (
     TopicPartition,
     region_of,
 )
-from parallax.domain.lineages import TopicLineages
+from parallax.domain.lineages import LineageView, TopicLineages
 from parallax.domain.metadata import is_ours
 from parallax.domain.progress import Progress, holds_for_topic
+from parallax.domain.route_graph import CopiesKind
 from parallax.errors import ClusterUnavailableError, NotFoundError
 from parallax.failover.clusters import AggregateClusters
 from parallax.failover.journal import MoveJournal, MoveRecord, Step
@@ -102,8 +103,7 @@ class Verifier:
         journal: their moves.
         time: waits before asking again.
         index: where records lie.
-        routes_into: the routes into a region's aggregate cluster.
-        has_own: whether records are produced at an aggregate cluster itself, of which its rows don't tell.
+        config: the routes.
     """
 
     clusters: AggregateClusters
@@ -111,8 +111,7 @@ class Verifier:
     journal: MoveJournal
     time: Timekeeper
     index: MappingIndexReader
-    routes_into: Callable[[RegionName], Sequence[Route]]
-    has_own: Callable[[ClusterName], bool]
+    config: Config
 
     def verify(
         self,
@@ -191,13 +190,15 @@ class _Work:
             [now.unreadable[item].problem for now in self._now.values() if item in now.unreadable]
         )
         visits = self._visits(item, findings)
-        own = [visit.cluster for visit in visits if self._verifier.has_own(visit.cluster)]
-        if own:
-            findings.unknown.append(
-                f"producers write to {', '.join(sorted(set(own)))} itself, and what was consumed of such records there is not counted"
+        own = self._own_of(item, {visit.cluster: None for visit in visits}, findings)
+        stays = [
+            replace(
+                self._stay(item, place, visit, findings),
+                own=own[visit.cluster][0],
+                whole=own[visit.cluster][1],
             )
-            return PartitionVerdict(item, tuple(visits), (), tuple(findings.unknown), tuple(findings.notes))
-        stays = [self._stay(item, place, visit, findings) for place, visit in enumerate(visits)]
+            for place, visit in enumerate(visits)
+        ]
         if self._consumers is Consumers.AUTO and not all(stay.skips_known for stay in stays):
             findings.notes.append(
                 "whether its consumers skip is not recorded: say --consumers failover, or plain"
@@ -297,6 +298,49 @@ class _Work:
             return replace(stay, skipped=None, skips_known=False)
         return replace(stay, skipped=_consumed(left), skips_known=self._consumers is Consumers.FAILOVER)
 
+    def _own_of(
+        self, item: TopicPartition, clusters: Mapping[ClusterName, None], findings: _Findings
+    ) -> dict[ClusterName, tuple[LineageView | None, bool]]:
+        """By cluster that the group read, what tells of the records that were produced there, and whether that is all of its log."""
+        return {cluster: self._own_at(cluster, clusters, item, findings) for cluster in clusters}
+
+    def _own_at(
+        self,
+        cluster: ClusterName,
+        clusters: Mapping[ClusterName, None],
+        item: TopicPartition,
+        findings: _Findings,
+    ) -> tuple[LineageView | None, bool]:
+        config = self._verifier.config
+        produced = config.is_produced_at(cluster)
+        routes = {other: config.route_from_log(cluster, other) for other in clusters if other != cluster}
+        found = [(other, route) for other, route in routes.items() if route is not None]
+        if len(found) < len(routes):
+            if produced:
+                other = next(other for other, route in routes.items() if route is None)
+                findings.unknown.append(
+                    f"producers write to {cluster}, and no route brings to {other}, under the same names, what they write: configure "
+                    f"{Route(region_of(cluster), region_of(other))}, or make {cluster} an 'aggregate' if nobody writes there"
+                )
+            return None, False
+        views = [
+            view
+            for other, route in found
+            for view in self._lineages_of(other, item.topic).of(item.partition)
+            if view.partition.route == route
+        ]
+        info = self._now[cluster].topics.get(item.topic)
+        if info is not None:
+            views = [view for view in views if view.lineage.source_topic_id == info.topic_id]
+        if not views:
+            if produced and found:
+                findings.unknown.append(
+                    f"no row of what is produced at {cluster} at {', '.join(other for other, _ in found)}"
+                )
+            return None, False
+        whole = all(config.settings_of(route).copied().kind is CopiesKind.ALL for _, route in found)
+        return max(views, key=lambda view: -1 if view.newest is None else view.newest.row.source_end), whole
+
     def _left_by(self, place: int, item: TopicPartition, findings: _Findings) -> Progress | None:
         """What a move left: kept by the next one's snapshot, that of the last one in the store."""
         if place + 1 < len(self._records):
@@ -313,7 +357,8 @@ class _Work:
         key = (cluster, topic)
         if key not in self._lineages:
             info = self._now[cluster].topics.get(topic)
-            routes = self._verifier.routes_into(region_of(cluster))
+            region = region_of(cluster)
+            routes = [route for route in self._verifier.config.all_routes() if route.target == region]
             topic_id = None if info is None else info.topic_id
             self._lineages[key] = topic_lineages(self._verifier.index, routes, topic, topic_id)
         return self._lineages[key]

@@ -84,6 +84,18 @@ class TestCommand:
                 plan_of(three, origin, None)
         assert plan_of(three, "c", "a").regions == ("a", "b", "c")
 
+    def test_one_cluster_per_region_is_drilled_with_what_is_produced_there(self) -> None:
+        kafka = {"bootstrap_servers": "127.0.0.1:1"}
+        both = {name: {"cluster": kafka} for name in "ab"}
+        assert plan_of(config(regions=both, routes=["a->b", "b->a"]), "b", "a").regions == ("a", "b")
+        standby = {"a": {"cluster": kafka}, "b": {"aggregate": kafka}}
+        assert plan_of(config(regions=standby, routes=["a->b"]), None, None).regions == ("a",)
+        for home, away in ("ab", "ba"):
+            with pytest.raises(
+                ConfigError, match=r"producers write to aggregate-b.*Configure the route b->a, or"
+            ):
+                plan_of(config(regions=both, routes=["a->b"]), home, away)
+
     @pytest.mark.parametrize(
         ("text", "seconds"), [("90s", 90), ("1.5m", 90), ("24h", 86_400), ("7d", 604_800)]
     )

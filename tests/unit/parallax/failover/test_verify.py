@@ -253,12 +253,3 @@ def test_a_commit_published_for_the_way_back_is_no_straggler(bench: Bench) -> No
     bench.writer("a").commits[GROUP][P0] = GroupCommit(TargetOffset(20), -1, ours)
     assert moved.left_at == {P0: 15}
     assert verified(bench, Consumers.FAILOVER).verdict is Verdict.ONCE
-
-
-def test_what_was_produced_where_a_group_read_is_not_told_of(bench: Bench) -> None:
-    """No row of that cluster tells of it, and records that were read there would count as left out."""
-    bench.world.commit("b", 20)
-    verifier = replace(bench.verifier(), has_own=lambda cluster: cluster == ON_B)
-    (partition,) = verifier.verify(GROUP, consumers=Consumers.FAILOVER).partitions
-    assert (partition.verdict, partition.sources) == (Verdict.UNKNOWN, ())
-    assert "producers write to aggregate-b itself" in partition.unknown[-1]

@@ -1,0 +1,141 @@
+"""What a cluster that comes back still lacks: told by route and partition, and waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+from rich.console import Console
+
+from parallax.cli.restore import show, values_of
+from parallax.domain.ids import RegionName, aggregate_cluster, region_of
+from parallax.errors import DeadlineError, RefusedError, UnknownRegionError
+from parallax.failover.restoring import Coming, Restoring
+from parallax.failover.timekeeper import StoppedError, Timekeeper
+from parallax.ports.clusters import ClusterReader
+from tests.worlds.own_world import OwnWorld, Slot
+
+X, Y = RegionName("x"), RegionName("y")
+
+
+class Returned:
+    """x was away, and producers wrote to y meanwhile; whatever happens while somebody waits is the test's."""
+
+    def __init__(self, graph: str = "two-way") -> None:
+        self.world = OwnWorld(0, graph, told=True)
+        self.while_waiting: Callable[[], object] = lambda: None
+        self.now_s = 0.0
+        self.time = Timekeeper(lambda: 0, wait=self._wait, clock=lambda: self.now_s)
+        self.restoring = Restoring(
+            self.world.config,
+            lambda cluster: cast("ClusterReader", self.world.clusters[aggregate_cluster(region_of(cluster))]),
+            self.world.index,
+            self.time,
+        )
+
+    def _wait(self, seconds: float) -> None:
+        self.now_s += seconds
+        self.while_waiting()
+
+    def produce(self, region: str, count: int) -> None:
+        log = self.world.log(aggregate_cluster(RegionName(region)))
+        log.slots += [Slot((region, number), log.epoch, produced=True) for number in range(count)]
+        self.world._set_ends()
+
+    def copy(self, route: str, most: int = 10**6) -> None:
+        (copier,) = (item for item in self.world.copiers if str(item.item.route) == route)
+        self.world.draw.seed(1)  # nobody writes in between
+        self.world._copy(copier, most)
+        self.world._watermark(copier)
+        self.world._tell(everything=True)
+        self.world._set_ends()
+
+    def left(self) -> list[Coming]:
+        return self.restoring.left(self.restoring.routes(X))
+
+    def wait(self, items: list[Coming]) -> list[Coming]:
+        return self.restoring.wait(items, lambda _items: None, patience_ms=5_000)
+
+
+def test_what_was_produced_meanwhile_is_left_until_it_is_copied() -> None:
+    returned = Returned()
+    returned.produce("x", 5)
+    returned.copy("x->y")
+    returned.produce("y", 4)
+    (item,) = returned.left()
+    assert (str(item.route), item.position, item.offsets) == (
+        "y->x",
+        0,
+        10,
+    )  # five copies, a marker, four own records
+    returned.copy("y->x", 8)
+    (item,) = returned.left()
+    assert item.offsets == 2
+    assert values_of("x", [item])["offsets_left"] == 2
+    returned.copy("y->x")
+    (item,) = returned.left()
+    assert item.offsets == 0
+
+
+def test_it_waits_for_the_end_of_its_beginning_and_can_be_begun_again() -> None:
+    returned = Returned()
+    returned.produce("y", 4)
+    items = returned.left()
+    returned.time.stop.set()
+    with pytest.raises(StoppedError):
+        returned.wait(items)
+    returned.time.stop.clear()
+
+    def one_comes_and_two_are_written() -> None:
+        returned.copy("y->x", 1)
+        returned.produce("y", 2)
+
+    returned.while_waiting = one_comes_and_two_are_written
+    (item,) = returned.wait(returned.left())
+    assert (item.end, item.offsets, returned.now_s) == (4, 0, 4.0)
+    (item,) = returned.left()
+    assert item.offsets == 8
+
+
+def test_where_nothing_comes_it_says_where_to_look() -> None:
+    returned = Returned()
+    returned.produce("y", 4)
+    with pytest.raises(DeadlineError, match=r"nothing came by y->x for 5 s, and 4 offsets are left"):
+        returned.wait(returned.left())
+
+
+def test_without_a_route_back_it_says_which_one_to_add() -> None:
+    standby = Returned("standby that nobody writes to")
+    with pytest.raises(RefusedError, match="add 'y->x' to 'routes', make the region a 'cluster'"):
+        standby.restoring.routes(X, Y)
+    with pytest.raises(RefusedError, match="no route leads from another region to x"):
+        standby.restoring.routes(X)
+    with pytest.raises(UnknownRegionError):
+        standby.restoring.routes(RegionName("z"))
+
+
+def test_retention_at_the_source_and_a_topic_created_anew_count_from_where_they_begin() -> None:
+    returned = Returned()
+    returned.produce("y", 6)
+    returned.copy("y->x")
+    returned.world.log(aggregate_cluster(Y)).low = 2
+    returned.world._set_ends()
+    infos = returned.world.clusters[aggregate_cluster(Y)].infos
+    assert [item.offsets for item in returned.left()] == [0]
+    for name, info in list(infos.items()):
+        infos[name] = type(info)(info.topic, type(info.topic_id)("another"), info.partitions)
+    assert [item.offsets for item in returned.left()] == [4]
+
+
+def test_people_read_it_by_topic() -> None:
+    returned = Returned()
+    returned.produce("y", 4)
+    out = Console(record=True, width=120)
+    show("x", returned.left(), out)
+    returned.copy("y->x")
+    show("x", returned.left(), out)
+    text = out.export_text()
+    assert "not yet at x" in text
+    assert "deletes nothing" in text
+    assert "x: everything is at aggregate-x" in text
