@@ -21,6 +21,7 @@ from tests.support import Stack, unique_name
 _TESTS = Path(__file__).parent
 _OWN_STACK_TURN, _INFRASTRUCTURE_TURN = 1, 2
 _INFRASTRUCTURE_ALONE_TURN, _STACK_TURN, _OWN_STACK_ALONE_TURN = 3, 4, 5
+_SHARED_TURNS = {_OWN_STACK_TURN, _INFRASTRUCTURE_TURN}
 _TURN = {"infrastructure": _INFRASTRUCTURE_TURN, "stack": _STACK_TURN}
 _ALONE_TURN = {_OWN_STACK_TURN: _OWN_STACK_ALONE_TURN, _INFRASTRUCTURE_TURN: _INFRASTRUCTURE_ALONE_TURN}
 _LAST_TURN = {"infrastructure": _INFRASTRUCTURE_ALONE_TURN, "stack": _STACK_TURN}
@@ -34,7 +35,7 @@ def _turn(item: pytest.Item) -> int:
     """Tests without a stack come first, then those that start brokers of their own, then those that share a stack.
 
     A test that asks for its fixture only when it runs says so in its mark: `stack("infrastructure")`. One that keeps
-    the machine busy is marked `alone`: it comes later than the others of its kind.
+    the machine busy by itself is marked `alone`: it comes later than the others of its kind.
     """
     mark = item.get_closest_marker("stack")
     names = (*getattr(item, "fixturenames", ()), *(mark.args if mark else ()))
@@ -43,19 +44,12 @@ def _turn(item: pytest.Item) -> int:
     return _ALONE_TURN.get(turn, turn) if item.get_closest_marker("alone") else turn
 
 
-def _lane(item: pytest.Item, turn: int) -> str:
-    """Tests of one lane are played by one worker."""
-    if turn in {_INFRASTRUCTURE_ALONE_TURN, _STACK_TURN}:
-        return "the stack"
-    return f"{item.path.stem} alone" if turn == _OWN_STACK_ALONE_TURN else item.path.stem
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark every test that uses the stack, so that `-m "not stack"` is a run without it, and take turns.
 
-    Where two workers share the tests (`make test`), both take part, file by file, each with an `infrastructure` of its
-    own. What needs the shared `stack` stays with one of them, which then has no `infrastructure` any more.
+    Where two workers share the tests (`make test`), both take part in the first turns, file by file, each with an
+    `infrastructure` of its own; what comes after that keeps the machine busy and stays with one of them.
     First, because pytest-xdist reads the groups in the same hook.
     """
     for item in items:
@@ -63,7 +57,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.stack)
         if turn := _turn(item):
             assert item.path.relative_to(_TESTS).parts[0] in _STACK_FOLDERS, f"{item.nodeid} uses a stack"
-            item.add_marker(pytest.mark.xdist_group(_lane(item, turn)))
+            lane = item.path.stem if turn in _SHARED_TURNS else "alone"
+            item.add_marker(pytest.mark.xdist_group(lane))
     items.sort(key=_turn)
 
 
