@@ -7,10 +7,7 @@ STAMP := $(VENV)/.installed
 CODE := parallax replicator offsetsvc syncjob console lab
 # Who works where is told by tests/conftest.py. A third worker with a stack would need a third set of brokers. A worker that
 # dies ends the run: its tests would be given to one that may wait for ever.
-AS_TOLD := --max-worker-restart 0 --dist loadgroup --no-loadscope-reorder
-TWO_WORKERS := --numprocesses 2 $(AS_TOLD)
-# What needs no stack waits half of its time, for limits and deadlines.
-FOUR_WORKERS := --numprocesses 4 $(AS_TOLD)
+TWO_WORKERS := --numprocesses 2 --max-worker-restart 0 --dist loadgroup --no-loadscope-reorder
 # Tests with a stack wait more than they work: the worlds of tests/properties take the processor time that they leave, and may
 # have to wait for it longer than a test may take that has the machine. What judges times by a clock comes before both.
 # Linux shares time between sessions first (autogroup), where it is told to: nice counts within one only.
@@ -72,14 +69,14 @@ sbom: setup ## Bill of materials of what the services install (build/sbom.json, 
 	@$(BIN)/python -m requirements.sbom
 
 test: setup ## Every test, on the real stack
-	@mkdir -p build; failed=0; $(BIN)/pytest $(FOUR_WORKERS) -m "not stack" --ignore tests/properties || failed=$$?; test $$failed != 2 || exit 130; \
+	@mkdir -p build; failed=0; $(BIN)/pytest $(TWO_WORKERS) -m "not stack" --ignore tests/properties || failed=$$?; test $$failed != 2 || exit 130; \
 	$(BESIDE) $(BIN)/pytest $(TWO_WORKERS) $(IN_THE_TIME_LEFT) tests/properties >build/test-properties.log 2>&1 & worlds=$$!; \
 	$(STOPPED_BY_HAND) $(BIN)/pytest $(TWO_WORKERS) -m stack tests/contract tests/integration tests/e2e & stack=$$!; \
 	trap 'kill -INT $$worlds; wait; exit 130' INT; trap 'kill -INT $$worlds $$stack; wait; exit 143' TERM; \
 	wait $$stack || failed=$$?; wait $$worlds || failed=$$?; cat build/test-properties.log; exit $$failed
 
 test-fast: setup ## The tests that need no stack
-	@$(BIN)/pytest $(FOUR_WORKERS) -m "not stack"
+	@$(BIN)/pytest $(TWO_WORKERS) -m "not stack"
 
 test-one: setup ## One test, file or folder, or by words of names: T=tests/unit/... or T="words"; STACK=folder of a running stack
 	@test -n "$(T)" || { echo 'make test-one T=tests/unit/parallax/domain/test_primary.py (or T="a test_name or other")'; exit 2; }
