@@ -65,7 +65,7 @@ def fetch_jars(jars: JarSet, java: Java, *, report: Report, cache: Path | None =
     if target.is_dir():
         return target
     root.mkdir(parents=True, exist_ok=True)
-    with _locked(
+    with locked(
         root / f"{jars.directory_name}.lock", waiting=f"another process fetches {jars.name}", report=report
     ):
         if target.is_dir():
@@ -211,7 +211,8 @@ def _tail(log: Path) -> str:
 
 
 @contextmanager
-def _locked(path: Path, *, waiting: str, report: Report) -> Iterator[None]:
+def locked(path: Path, *, waiting: str, report: Report) -> Iterator[None]:
+    """Hold a file of the cache for this process alone; ``waiting`` is reported where another one holds it."""
     with path.open("w", encoding="utf-8") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

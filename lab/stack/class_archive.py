@@ -6,13 +6,12 @@ next stack makes the archive of the list. A JVM passes over an archive that does
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import subprocess
 import tempfile
 from pathlib import Path
 
-from lab.stack.artifacts import Report, cache_directory
+from lab.stack.artifacts import Report, cache_directory, locked
 from lab.stack.java import Java
 
 _MAKE_TIMEOUT_S = 300
@@ -38,8 +37,8 @@ def archive_options(
     archive = folder / f"{stem}.jsa"
     if archive.is_file():
         return _using(archive)
-    with (folder / f"{stem}.lock").open("w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    waiting = f"another process makes an archive of the classes of {jars.name}"
+    with locked(folder / f"{stem}.lock", waiting=waiting, report=report):
         if archive.is_file() or _make(archive, java, jars, _lists(folder, stem, whole_with), report):
             return _using(archive)
     return [f"-XX:DumpLoadedClassList={folder}/{stem}-%p.classes"]
@@ -72,14 +71,17 @@ def _make(archive: Path, java: Java, jars: Path, lists: list[Path], report: Repo
         command = [str(java.executable), "-Xshare:dump", f"-XX:SharedClassListFile={lists[0]}"]
         command += [f"-XX:SharedArchiveFile={made}", "-cp", f"{jars}/*"]
         try:
-            answer = subprocess.run(command, capture_output=True, check=False, timeout=_MAKE_TIMEOUT_S)
+            code = subprocess.run(
+                command, capture_output=True, check=False, timeout=_MAKE_TIMEOUT_S
+            ).returncode
+            problem = f"exit code {code}" if code or not made.is_file() else ""
         except subprocess.TimeoutExpired:
-            return False
-        if answer.returncode != 0 or not made.is_file():
-            # Brokers start without one too; the next of them lists its classes anew.
-            report(f"{jars.name}: no archive of its classes was made (exit code {answer.returncode})")
-            return False
-        made.rename(archive)
+            problem = f"not ready after {_MAKE_TIMEOUT_S} s"
+        if not problem:
+            made.rename(archive)
+    # Where it failed, brokers start without, and list their classes anew: not each stack tries the same list again.
     for path in archive.parent.glob(f"{archive.stem}-*.classes"):
-        path.unlink()
-    return True
+        path.unlink(missing_ok=True)
+    if problem:
+        report(f"{jars.name}: no archive of its classes was made ({problem})")
+    return not problem

@@ -84,3 +84,4 @@ def test_where_no_archive_can_be_made_brokers_start_without(tmp_path: Path, jars
     )
     assert answer == [listing]
     assert "exit code 3" in said[-1]
+    assert not path.exists(), "or every stack would try again"
