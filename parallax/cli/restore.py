@@ -17,7 +17,7 @@ from parallax.cli.output import console, print_json, table
 from parallax.config.config import load
 from parallax.domain.ids import RegionName, aggregate_cluster
 from parallax.failover.opening import open_restoring
-from parallax.failover.restoring import Coming
+from parallax.failover.restoring import Coming, offsets_left
 from parallax.failover.timekeeper import StoppedError
 from parallax.runtime.process import configure_logging, stopping
 
@@ -57,15 +57,13 @@ def restore(
     with open_restoring(settings, stop) as restoring, stopping(stop):
         routes = restoring.routes(RegionName(region), None if origin is None else RegionName(origin))
         items = restoring.left(routes)
-        began = sum(item.offsets for item in items)
+        began = offsets_left(items)
         if wait:
             with Console(stderr=True, quiet=as_json).status(f"{began} offsets are left") as status:
                 try:
                     items = restoring.wait(
                         items,
-                        lambda now: status.update(
-                            f"{sum(item.offsets for item in now)} of {began} offsets are left"
-                        ),
+                        lambda now: status.update(f"{offsets_left(now)} of {began} offsets are left"),
                         patience_ms=patience_s * 1_000,
                     )
                 except StoppedError:
@@ -75,7 +73,7 @@ def restore(
         print_json(values_of(region, items))
     else:
         show(region, items, console())
-    if any(item.offsets for item in items):
+    if offsets_left(items):
         raise typer.Exit(1)
 
 
@@ -83,7 +81,7 @@ def values_of(region: str, items: Sequence[Coming]) -> dict[str, Any]:
     """What is left, as JSON types."""
     return {
         "region": region,
-        "offsets_left": sum(item.offsets for item in items),
+        "offsets_left": offsets_left(items),
         "partitions": [
             {
                 "route": str(item.route),
@@ -109,9 +107,7 @@ def show(region: str, items: Sequence[Coming], out: Console) -> None:
     rows = table("route | topic | >partitions | >offsets left", title=f"not yet at {escape(region)}")
     for route, topic in dict.fromkeys((item.route, item.topic_partition.topic) for item in left):
         of_topic = [item for item in left if (item.route, item.topic_partition.topic) == (route, topic)]
-        rows.add_row(
-            escape(str(route)), escape(topic), str(len(of_topic)), str(sum(item.offsets for item in of_topic))
-        )
+        rows.add_row(escape(str(route)), escape(topic), str(len(of_topic)), str(offsets_left(of_topic)))
     out.print(rows)
     out.print(
         "the region's replicator copies what was produced there, passes over what are copies themselves, and deletes nothing; "

@@ -47,6 +47,11 @@ class Coming:
         return max(0, self.end - self.position)
 
 
+def offsets_left(items: Iterable[Coming]) -> int:
+    """How many offsets of all these are left."""
+    return sum(item.offsets for item in items)
+
+
 @dataclass(frozen=True, slots=True)
 class Restoring:
     """Tells what a region's cluster lacks, and waits for it.
@@ -120,16 +125,16 @@ class Restoring:
             StoppedError: the operator has ended it; it may be begun again.
         """
         deadline = self.time.deadline(patience_ms)
-        while any(item.offsets for item in items):
+        while offsets_left(items):
             self.time.pause(_POLL_S)
             before, items = items, self._looked_at(items)
             tell(items)
-            if sum(item.offsets for item in items) < sum(item.offsets for item in before):
+            if offsets_left(items) < offsets_left(before):
                 deadline = self.time.deadline(patience_ms)
             elif deadline.passed:
                 routes = ", ".join(sorted({str(item.route) for item in items if item.offsets}))
                 raise DeadlineError(
-                    f"nothing came by {routes} for {patience_ms / 1_000:g} s, and {sum(item.offsets for item in items)} offsets are left: "
+                    f"nothing came by {routes} for {patience_ms / 1_000:g} s, and {offsets_left(items)} offsets are left: "
                     f"does the replicator of {items[0].route.target} run (parallax replication), and is a partition stopped "
                     "(parallax partitions --stopped)? Run this again then"
                 )

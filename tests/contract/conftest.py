@@ -1,14 +1,16 @@
-"""Both stores, behind the fixtures of one suite."""
+"""Both stores, behind the fixtures of one suite; and clients of the service that a file serves."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
 
+import httpx
 import pytest
 
 from parallax.adapters.cassandra.schema import Schema
 from parallax.adapters.cassandra.stores import CassandraStores
+from parallax.client.client import OffsetClient
 from parallax.config.config import Cassandra, Index
 from parallax.domain.ids import Lineage, RegionName, Route, RoutePartition, TopicId, TopicName, TopicPartition
 from parallax.ports.audit import AuditLog
@@ -22,6 +24,7 @@ from tests.memory.cql import MemoryKeyspace, WrittenStores
 from tests.memory.groups import MemoryGroupStore, MemoryOperationJournal, MemoryPrimaryStore
 from tests.memory.index import MemoryMappingIndex
 from tests.support import Stack, unique_name
+from tests.worlds.offset_servers import Served
 from tests.worlds.row_owner import RowOwner
 
 STORES = [pytest.param("memory"), pytest.param("cassandra", marks=pytest.mark.stack("infrastructure"))]
@@ -119,3 +122,17 @@ def partition() -> RoutePartition:
 @pytest.fixture
 def lineage() -> Lineage:
     return Lineage(TopicId("source_id-1"), TopicId("target_id-1"))
+
+
+@pytest.fixture
+def client(served: Served) -> Iterator[OffsetClient]:
+    """Asks what the file's own fixture `served` serves, by gRPC."""
+    with served.client() as found:
+        yield found
+
+
+@pytest.fixture
+def http(served: Served) -> Iterator[httpx.Client]:
+    """The same by REST."""
+    with served.http() as found:
+        yield found

@@ -29,7 +29,7 @@ from syncjob.decide import Reason
 from tests.memory.cql import KEYSPACE, MemoryConnection, MemoryKeyspace
 from tests.support import unique_name
 from tests.worlds.failover_bench import a_move
-from tests.worlds.offset_world import TOPIC, World, Writer
+from tests.worlds.offset_world import TOPIC, World
 from tests.worlds.releases import NextConnection, NextWriter, Release
 from tests.worlds.sync_bench import two_sources
 
@@ -93,8 +93,7 @@ def words(groups: Groups) -> dict[tuple[str, str], dict[str, Any]]:
 def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
     groups = Groups(*(GroupName(unique_name(name)) for name in Groups.__dataclass_fields__))
     world = World(service={"cluster_timeout_ms": 2_000})
-    for name, cluster in list(world.clusters.items()):
-        world.clusters[name] = Writer(name, cluster.infos, cluster.ranges)
+    world.let_write()
     two_sources(world)
     with ExitStack() as stack:
         if request.param == "memory":

@@ -116,8 +116,7 @@ def bank(tmp_path: Path) -> Iterator[Bank]:
 
 def consumed_world(service: dict[str, Any]) -> World:
     world = World(("a", "b"), service={"cluster_timeout_ms": 5_000, **service})
-    for name, cluster in list(world.clusters.items()):
-        world.clusters[name] = Writer(name, cluster.infos, cluster.ranges)
+    world.let_write()
     for target, order in (("a", "ab"), ("b", "ba")):
         for _ in range(20):
             for source in order:

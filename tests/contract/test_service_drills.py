@@ -20,7 +20,7 @@ from tests.support import poll_until
 from tests.worlds.drill_bench import FakeCanary
 from tests.worlds.failover_bench import two_sources
 from tests.worlds.offset_servers import Served, serving
-from tests.worlds.offset_world import GROUP, TOPIC, World, Writer
+from tests.worlds.offset_world import GROUP, TOPIC, World
 
 
 class QuickCanary(FakeCanary):
@@ -41,23 +41,10 @@ class QuickCanary(FakeCanary):
 @pytest.fixture
 def served() -> Iterator[Served]:
     world = World(drill={"group": GROUP, "topic": TOPIC})
-    for name, cluster in list(world.clusters.items()):
-        world.clusters[name] = Writer(name, cluster.infos, cluster.ranges)
+    world.let_write()
     two_sources(world)
     world.commit("a", 15)
     with serving(world, canary=QuickCanary) as found:
-        yield found
-
-
-@pytest.fixture
-def client(served: Served) -> Iterator[OffsetClient]:
-    with served.client() as found:
-        yield found
-
-
-@pytest.fixture
-def http(served: Served) -> Iterator[httpx.Client]:
-    with served.http() as found:
         yield found
 
 

@@ -57,12 +57,6 @@ def served() -> Iterator[Served]:
         yield running
 
 
-@pytest.fixture
-def client(served: Served) -> Iterator[OffsetClient]:
-    with served.client() as made:
-        yield made
-
-
 def test_every_call_of_the_service_is_a_method_of_the_client() -> None:
     service = pb.DESCRIPTOR.services_by_name["OffsetService"]
     names = {re.sub(r"(?<!^)(?=[A-Z])", "_", method.name).lower() for method in service.methods}

@@ -24,29 +24,16 @@ from parallax.v1 import moves_pb2 as pb
 from tests.support import poll_until
 from tests.worlds.failover_bench import two_sources
 from tests.worlds.offset_servers import Served, serving
-from tests.worlds.offset_world import GROUP, World, Writer
+from tests.worlds.offset_world import GROUP, World
 
 
 @pytest.fixture
 def served() -> Iterator[Served]:
     world = World()
-    for name, cluster in list(world.clusters.items()):
-        world.clusters[name] = Writer(name, cluster.infos, cluster.ranges)
+    world.let_write()
     two_sources(world)
     world.commit("a", 15)
     with serving(world) as found:
-        yield found
-
-
-@pytest.fixture
-def client(served: Served) -> Iterator[OffsetClient]:
-    with served.client() as found:
-        yield found
-
-
-@pytest.fixture
-def http(served: Served) -> Iterator[httpx.Client]:
-    with served.http() as found:
         yield found
 
 

@@ -56,12 +56,6 @@ def served() -> Iterator[Served]:
         yield running
 
 
-@pytest.fixture
-def client(served: Served) -> Iterator[OffsetClient]:
-    with served.client() as made:
-        yield made
-
-
 def decided_elsewhere(world: World) -> PrimaryDecision:
     """Region b decides without seeing this one, then they see each other."""
     there = MemoryPrimaryStore()

@@ -217,8 +217,7 @@ OPERATOR = Principal("operator@bench", ProvenBy.ACCOUNT)
 def failover_bench(regions: Sequence[str] = ("a", "b"), **options: Any) -> Iterator[Bench]:
     """A bench over a new world."""
     world = World(regions, **options)
-    for name, cluster in list(world.clusters.items()):
-        world.clusters[name] = Writer(name, cluster.infos, cluster.ranges)
+    world.let_write()
     writers = {name: item for name, item in world.clusters.items() if isinstance(item, Writer)}
     with world.service() as service:
         client = DirectClient(service)

@@ -246,6 +246,11 @@ class World:
 
     # --- what happens in it --------------------------------------------------------------------------------
 
+    def let_write(self) -> None:
+        """Make every cluster one at which the offsets of groups can be set."""
+        for name, cluster in self.clusters.items():
+            self.clusters[name] = Writer(name, cluster.infos, cluster.ranges)
+
     def create_topic(self, region: RegionName | str, partitions: int = 1, generation: str = "1") -> None:
         """The topic in a region's aggregate cluster, empty, with a lineage for every route into it."""
         name = aggregate_cluster(RegionName(region))

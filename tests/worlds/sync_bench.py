@@ -145,8 +145,7 @@ def sync_benches() -> Iterator[Callable[..., Bench]]:
                 service={"cluster_timeout_ms": timeout_ms},
                 sync=sync,
             )
-            for name, cluster in list(world.clusters.items()):
-                world.clusters[name] = Writer(name, cluster.infos, cluster.ranges)
+            world.let_write()
             service = stack.enter_context(world.service())
             asked: list[Pair] = []
 

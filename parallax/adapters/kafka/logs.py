@@ -106,9 +106,7 @@ def read_log_ranges(
         MovedError: a partition has no leader now.
         ClusterUnavailableError: no answer in time.
     """
-    if not patient:
-        leaderless = set(link.leaderless(items, "reading offsets"))
-        items = [item for item in items if item not in leaderless]
+    items = _worth_asking(link, items, "reading offsets", patient=patient)
     lows, highs = (_offsets(link, items, which) for which in (EARLIEST, LATEST))
     return {
         item: LogRange(TargetOffset(lows[item]), TargetOffset(highs[item]))
@@ -172,6 +170,16 @@ def _offsets(
     return found
 
 
+def _worth_asking(
+    link: Link, items: Collection[TopicPartition], doing: str, *, patient: bool
+) -> Collection[TopicPartition]:
+    """Those of the partitions that have a leader, or all where there is time to wait for one."""
+    if patient:
+        return items
+    leaderless = set(link.leaderless(items, doing))
+    return [item for item in items if item not in leaderless]
+
+
 def _check_leader(link: Link, code: int, doing: str) -> None:
     if code == UNKNOWN_TOPIC:
         raise MovedError(f"{link.cluster}: {doing}: its leader does not know it")
@@ -193,10 +201,7 @@ def read_kept_epochs(
         ClusterUnavailableError: no answer in time.
     """
     doing = "asking where leader epochs end"
-    items = list(epochs)
-    if not patient:
-        leaderless = set(link.leaderless(items, doing))
-        items = [item for item in items if item not in leaderless]
+    items = _worth_asking(link, list(epochs), doing, patient=patient)
     found = {}
     for node, places in link.by_leader(items, doing).items():
         asked = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
