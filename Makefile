@@ -98,8 +98,8 @@ screenshots: setup ## Take the pictures of the console's pages anew (docs/pictur
 mechanisms: setup ## Copy, publish, fail over and drill by every mechanism of SASL and by mutual TLS (test plays one of each kind)
 	@PARALLAX_TEST_MECHANISMS=all $(BIN)/pytest tests/e2e/test_secure_mechanisms.py
 
-demo: setup ## Lose a region under load, fail over and back (KEEP=1: leave the stack up; REPLICATOR_DIES=1: kill that too; SECURE=1: TLS and least rights)
-	@$(BIN)/python -m lab.demo $(if $(filter-out 0,$(KEEP)),--keep) $(if $(filter-out 0,$(REPLICATOR_DIES)),--replicator-dies) $(if $(filter-out 0,$(SECURE)),--secure)
+demo: setup ## Lose a region under load, fail over and back (KEEP=1: leave the stack up; REPLICATOR_DIES=1: kill that too; SECURE=1: TLS and least rights; MODE=two-way|active-standby: one cluster a region)
+	@$(BIN)/python -m lab.demo $(if $(filter-out 0,$(KEEP)),--keep) $(if $(filter-out 0,$(REPLICATOR_DIES)),--replicator-dies) $(if $(filter-out 0,$(SECURE)),--secure) $(if $(MODE),--mode $(MODE))
 
 prove: setup ## Hold every record and the answer for every offset against the truth, after a kill -9
 	@$(BIN)/python -m lab.prove $(if $(filter-out 0,$(KEEP)),--keep)

@@ -110,7 +110,7 @@ class Gauges:
 
     def __init__(self, stack: Stack, topic: str, partitions: int, groups: tuple[str, ...]) -> None:
         regions = stack.layout.spec.regions
-        names = [f"{kind}-{region}" for region in regions for kind in ("regional", "aggregate")]
+        names = [cluster.name for cluster in stack.layout.spec.clusters]
         self.clusters = {name: ClusterGauge(name) for name in names}
         self.groups = {group: GroupGauge(group, to=regions[1]) for group in groups}
         self._topic, self._regions = topic, regions

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lab.stack.spec import Mode
 from lab.workload.plan import Phase, Plan, on_and_off
 
 ONE_MEMBER, THREE_MEMBERS, PLAIN = "failover", "failover_three_members", "plain"
@@ -24,9 +25,10 @@ class DemoOptions:
         records: at least so many in all. Three quarters arrive at once, as a backlog of half an hour; the rest
             flows, and the flow goes on until everything has been shown.
         per_s: records a second of both regions together, on average. Region b produces five times as much as
-            region a, which is idle for half of the time and twice as busy in the other.
+            region a, which is idle for half of the time and twice as busy in the other. A standby produces nothing.
         busy_s: length of one busy and of one idle stretch of region a.
         partitions: of the topic.
+        mode: which clusters and routes the regions have (`StackSpec.mode`).
         directory: reports, logs and the stack's folder go here.
         keep: leave the stack running.
         replicator_dies: kill the replicator in the same instant as the region.
@@ -40,6 +42,7 @@ class DemoOptions:
     busy_s: float = 10.0
     partitions: int = 3
     topic: str = "trips"
+    mode: Mode = "aggregation"
     directory: Path = field(default_factory=lambda: Path("build/demo"))
     keep: bool = False
     replicator_dies: bool = False
@@ -53,13 +56,18 @@ class DemoOptions:
         return self.records * 3 // 4
 
     @property
+    def b_stands_by(self) -> bool:
+        """Whether nobody produces in region b."""
+        return self.mode == "active-standby"
+
+    @property
     def per_s_of_a(self) -> float:
         """Region a's rate on average."""
-        return self.per_s / (1 + _RATIO)
+        return self.per_s if self.b_stands_by else self.per_s / (1 + _RATIO)
 
     def backlog_of(self, region: str) -> int:
         """Records of the backlog that one region's producer writes before its share of the flow."""
-        share = self.backlog_records // (1 + _RATIO)
+        share = self.backlog_records if self.b_stands_by else self.backlog_records // (1 + _RATIO)
         return share if region == "a" else self.backlog_records - share
 
     def plan_of(self, region: str) -> Plan:

@@ -38,7 +38,7 @@ class Uncertain:
 
 
 class Outage:
-    """The loss of a region: its regional and aggregate cluster and its offset service die at one moment.
+    """The loss of a region: its Kafka clusters and its offset service die at one moment.
 
     One Spark application replicates into both regions here, so it stands for those of the regions that live, and
     dies only if it is told to.
@@ -77,7 +77,8 @@ class Outage:
     def victims(self) -> str:
         """What dies, for people."""
         region = self._region
-        found = f"regional-{region}, aggregate-{region}, offsetsvc-{region}"
+        clusters = [cluster.name for cluster in self._stack.layout.spec.clusters if cluster.region == region]
+        found = ", ".join([*clusters, f"offsetsvc-{region}"])
         return f"{found} and the replicator" if self._replicator_dies else found
 
     def strike(self) -> None:
@@ -103,7 +104,12 @@ class Outage:
 
     def await_alarm(self) -> None:
         """What an operator's monitor does: look a few times before it raises the alarm."""
-        clusters = [self._stack.bootstrap(f"{kind}-{self._region}") for kind in ("regional", "aggregate")]
+        layout = self._stack.layout
+        clusters = [
+            layout.bootstrap(cluster.name)
+            for cluster in layout.spec.clusters
+            if cluster.region == self._region
+        ]
         failed = 0
         while failed < _LOOKS_BEFORE_ALARM:
             failed = 0 if any(_accepts(bootstrap) for bootstrap in clusters) else failed + 1

@@ -82,7 +82,8 @@ class Scenario:
             for name, members in ((ONE_MEMBER, 1), (THREE_MEMBERS, 3))
         )
         self._groups = (*self._followers, PlainGroup(PLAIN, stack, topic, folder / PLAIN))
-        self._producers = [self._producer(region) for region in ("a", "b")]
+        self._spec = stack.layout.spec
+        self._producers = {region: self._producer(region) for region in self._spec.producing}
         self._link = NarrowLink(stack.bootstrap("regional-a"), FAR_READER)
         self._commands = Commands(stack.config_path, folder / "commands.err")
         self._commanded_at_ms: list[int] = []
@@ -96,7 +97,7 @@ class Scenario:
         """
         options, step = self._options, self._journal.step
         with ExitStack() as clean_up:
-            for worker in self._producers:
+            for worker in self._producers.values():
                 clean_up.callback(worker.kill)
             for group in self._groups:
                 clean_up.callback(group.kill)
@@ -112,7 +113,7 @@ class Scenario:
                     replicator_dies=options.replicator_dies,
                 )
             )
-            with step(f"a backlog of {options.backlog_records:,} trips arrives in regions a and b"):
+            with step(f"a backlog of {options.backlog_records:,} trips arrives in {self._producing}"):
                 self._begin(gauges)
             with step("three groups read aggregate-a"):
                 self._read_backlog(gauges)
@@ -167,12 +168,12 @@ class Scenario:
 
     def _begin(self, gauges: Gauges) -> None:
         options = self._options
-        for region in ("a", "b"):
+        for region in self._producers:
             create_topic(self._stack.bootstrap(f"regional-{region}"), options.topic, options.partitions)
         self._stage.gauges = gauges
-        for worker in self._producers:
+        for worker in self._producers.values():
             worker.start()
-        for region in ("a", "b"):
+        for region in self._spec.regions:
             bootstrap = self._stack.bootstrap(f"aggregate-{region}")
             took_s = wait_for_topic(bootstrap, options.topic, options.partitions, _TOPIC_S)
             self._journal.remark(f"aggregate-{region} has the topic, {took_s:.1f} s later")
@@ -187,8 +188,8 @@ class Scenario:
             lambda: (
                 all(group.delivered >= backlog for group in self._groups)
                 and all(
-                    total(gauges.clusters[f"regional-{region}"].ends) >= options.backlog_of(region)
-                    for region in ("a", "b")
+                    worker.status.get("acked", 0) >= options.backlog_of(region)
+                    for region, worker in self._producers.items()
                 )
                 # What a group reads late has come to b long since: nothing of it could be pending there.
                 and all(lag_of(group, near) <= options.per_s * _NEAR_END_S for group in self._groups)
@@ -248,7 +249,14 @@ class Scenario:
             self._journal.remark(f"{group.name} reads in region {to}")
 
     @property
+    def _producing(self) -> str:
+        regions = " and ".join(self._producers)
+        return f"regions {regions}" if len(self._producers) > 1 else f"region {regions}"
+
+    @property
     def _reading_in_b(self) -> str:
+        if self._options.b_stands_by:
+            return f"the groups are in region b for {_IN_B_S:.0f} s, where nothing new comes while a is away"
         if self._options.replicator_dies:
             return "the replicator is started again, without region a; the groups read in region b"
         return f"the groups read in region b for {_IN_B_S:.0f} s"
@@ -257,6 +265,13 @@ class Scenario:
         gauges.face("a")
         for group in self._groups:
             group.limit(None)
+        if not self._options.b_stands_by:
+            self._read_new_in_b(gauges)
+        until = time.monotonic() + _IN_B_S
+        self._until(lambda: time.monotonic() >= until, 2 * _IN_B_S, "time stood still")
+
+    def _read_new_in_b(self, gauges: Gauges) -> None:
+        """Wait until something new has come to region b, and each group has got some of it."""
         ends = total(self._ends_of_b())
         self._until(
             lambda: total(gauges.clusters["aggregate-b"].ends) > ends,
@@ -271,8 +286,6 @@ class Scenario:
             _FLOW_S,
             f"a group got nothing of what came to aggregate-b in {_FLOW_S:.0f} s",
         )
-        until = time.monotonic() + _IN_B_S
-        self._until(lambda: time.monotonic() >= until, 2 * _IN_B_S, "time stood still")
 
     def _return(self, gauges: Gauges, outage: Outage) -> None:
         outage.end()
@@ -287,12 +300,14 @@ class Scenario:
             )
 
         self._until(caught_up, _CAUGHT_UP_S, f"aggregate-a has not caught up in {_CAUGHT_UP_S:.0f} s")
+        if self._options.b_stands_by:
+            self._read_new_in_b(gauges)
 
     def _drain(self) -> tuple[int, Logs]:
         acked = 0
-        for worker in self._producers:
+        for worker in self._producers.values():
             worker.send("stop")
-        for worker in self._producers:
+        for worker in self._producers.values():
             figures = worker.wait_for("done", _DRAINED_S)
             worker.join(_DRAINED_S)
             acked += figures["acked"] - figures["aborted"]
@@ -330,7 +345,7 @@ class Scenario:
         wait_until(reached_or_broken, within_s, otherwise)
 
     def _check(self) -> None:
-        for worker in self._producers:
+        for worker in self._producers.values():
             worker.check()
             if not worker.running:
                 raise WorkerError(f"{worker.name} has nothing left to send: the demonstration took too long")

@@ -56,7 +56,12 @@ class DemoFacts:
 
 @dataclass(frozen=True, slots=True)
 class Logs:
-    """The topic in all clusters, by region."""
+    """The topic in all clusters, by region.
+
+    Attributes:
+        sources: what was produced there.
+        targets: what groups read there.
+    """
 
     sources: Mapping[str, TopicLog]
     targets: Mapping[str, TopicLog]
@@ -68,16 +73,15 @@ def read_logs(stack: Stack, topic: str) -> Logs:
     Raises:
         OracleReadError: one could not be read.
     """
-
-    def read(kind: str, region: str) -> TopicLog:
-        name = f"{kind}-{region}"
-        return read_topic(name, stack.bootstrap(name), topic)
-
-    regions = stack.layout.spec.regions
-    return Logs(
-        {region: read("regional", region) for region in regions},
-        {region: read("aggregate", region) for region in regions},
-    )
+    layout = stack.layout
+    logs = {
+        cluster.name: read_topic(cluster.name, layout.bootstrap(cluster.name), topic)
+        for cluster in layout.spec.clusters
+    }
+    targets = {region: logs[f"aggregate-{region}"] for region in layout.spec.regions}
+    if layout.spec.mode == "aggregation":
+        return Logs({region: logs[f"regional-{region}"] for region in layout.spec.producing}, targets)
+    return Logs({region: targets[region].produced_in(region) for region in layout.spec.producing}, targets)
 
 
 @contextmanager

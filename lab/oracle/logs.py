@@ -50,6 +50,16 @@ class TopicLog:
         """All records."""
         return sum(len(records) for records in self.partitions.values())
 
+    def produced_in(self, region: str) -> TopicLog:
+        """Its records that were produced in a region: without the copies, where producers write to the cluster too."""
+        return TopicLog(
+            self.cluster,
+            {
+                partition: tuple(placed for placed in records if placed.record.region == region)
+                for partition, records in self.partitions.items()
+            },
+        )
+
     def records(self) -> set[RecordId]:
         """Which records there are."""
         return {placed.record for records in self.partitions.values() for placed in records}

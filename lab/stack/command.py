@@ -73,6 +73,12 @@ def up(
             "(then tokens at offset services too) or mtls."
         ),
     ] = MECHANISM,
+    mode: Annotated[
+        str,
+        typer.Option(
+            help="aggregation, or one cluster in each region: two-way, or active-standby (producers in the first region alone)."
+        ),
+    ] = "aggregation",
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget the data of an earlier run first.")] = False,
 ) -> None:
     """Start the stack; data and ports of an earlier run in the same folder are used again."""
@@ -83,6 +89,7 @@ def up(
         consoles=not only_infrastructure,
         cassandra_per_region=cassandra_per_region,
         secure=secure,
+        mode=mode,  # type: ignore[arg-type] # the spec looks at it
         mechanism=mechanism,  # type: ignore[arg-type] # the spec looks at it
     )
     chosen = _chosen(directory)
@@ -170,8 +177,8 @@ def _region_table(state: dict[str, Any]) -> Table:
     """One column per region: it fits a terminal of 80 characters."""
     table = Table("", *(f"region {region}" for region in state["regions"]), box=None)
     for name in ("regional", "aggregate", "grpc", "rest", "cassandra", "console"):
-        if all(name in addresses for addresses in state["regions"].values()):
-            table.add_row(name, *(addresses[name] for addresses in state["regions"].values()))
+        if any(name in addresses for addresses in state["regions"].values()):
+            table.add_row(name, *(addresses.get(name, "-") for addresses in state["regions"].values()))
     return table
 
 

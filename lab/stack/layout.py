@@ -74,10 +74,10 @@ class StackLayout:
         Raises:
             UnknownProcessError: There is none of that name.
         """
-        for cluster in self.spec.clusters:
-            if cluster.name == name:
-                return cluster
-        raise UnknownProcessError(name, [cluster.name for cluster in self.spec.clusters])
+        clusters = {known: cluster for cluster in self.spec.clusters for known in cluster.names}
+        if name not in clusters:
+            raise UnknownProcessError(name, sorted(clusters))
+        return clusters[name]
 
     def bootstrap(self, cluster: str) -> str:
         """Bootstrap servers of a cluster, `127.0.0.1:PORT`, comma-separated where it has several brokers.
@@ -196,7 +196,7 @@ class StackLayout:
             process: (process,) for process in (*self.infrastructure_names, *self.service_names)
         }
         for cluster in self.spec.clusters:
-            groups[cluster.name] = cluster.broker_names
+            groups |= dict.fromkeys(cluster.names, cluster.broker_names)
         for region in self.spec.regions:
             own = [
                 broker
@@ -218,8 +218,12 @@ class StackLayout:
         """The `regions` part of `parallax stack status --json`."""
         return {
             region: {
-                "regional": self.bootstrap(f"regional-{region}"),
-                "aggregate": self.bootstrap(f"aggregate-{region}"),
+                name.removesuffix(f"-{region}"): self.bootstrap(name)
+                for cluster in self.spec.clusters
+                if cluster.region == region
+                for name in sorted(cluster.names, reverse=True)
+            }
+            | {
                 "grpc": self.grpc_address(region),
                 "rest": self.rest_url(region),
                 "cassandra": self.cassandra_address(region),

@@ -37,8 +37,11 @@ def build_config(layout: StackLayout) -> dict[str, Any]:
     config: dict[str, Any] = {
         "regions": {
             region: {
-                "regional": {"bootstrap_servers": layout.bootstrap(f"regional-{region}")},
-                "aggregate": {"bootstrap_servers": layout.bootstrap(f"aggregate-{region}")},
+                cluster.section: {"bootstrap_servers": layout.bootstrap(cluster.name)}
+                for cluster in spec.clusters
+                if cluster.region == region
+            }
+            | {
                 "offsetsvc": {
                     "grpc": layout.grpc_address(region),
                     "rest": layout.rest_address(region),
@@ -46,6 +49,7 @@ def build_config(layout: StackLayout) -> dict[str, Any]:
             }
             for region in spec.regions
         },
+        **({} if spec.routes is None else {"routes": list(spec.routes)}),
         "cassandra": {
             "contact_points": [f"{HOST}:{layout.ports[node]}" for node in spec.cassandra_nodes],
             "local_datacenter": next(iter(spec.cassandra_nodes.values())),
@@ -98,7 +102,7 @@ def _environment_of(layout: StackLayout, java: Java, name: str, region: str | No
     if not layout.spec.steerable:
         return environment
     for cluster in layout.spec.clusters:
-        key = f"PARALLAX__REGIONS__{cluster.region}__{cluster.kind}__BOOTSTRAP_SERVERS".upper()
+        key = f"PARALLAX__REGIONS__{cluster.region}__{cluster.section}__BOOTSTRAP_SERVERS".upper()
         environment[key] = layout.far_bootstrap(cluster.name)
     points = [f"{HOST}:{layout.ports[f'{node}/far']}" for node in layout.spec.cassandra_nodes]
     environment["PARALLAX__CASSANDRA__CONTACT_POINTS"] = json.dumps(points)

@@ -15,19 +15,33 @@ from lab.stack.settings import BROKER_HEAP_MIB, CASSANDRA_HEAP_MIB, ClusterKind
 _REGION_NAME = re.compile(r"[a-z][a-z0-9]{0,15}")
 _MOST_BROKERS = 5
 
+Mode = Literal["aggregation", "two-way", "active-standby"]
+"""Shapes of docs/topologies.md that a stack can have, by the words of `parallax init --mode`."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """One Kafka cluster."""
+    """One Kafka cluster; ``both_roles``: its region's producers write to it too."""
 
     kind: ClusterKind
     region: str
     brokers: int
+    both_roles: bool = False
 
     @property
     def name(self) -> str:
-        """`regional-a`, `aggregate-b`, ..."""
+        """`regional-a`, `aggregate-b`, ...; that of an aggregate cluster where it has both roles."""
         return f"{self.kind}-{self.region}"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names that it goes by."""
+        return (self.name, f"regional-{self.region}") if self.both_roles else (self.name,)
+
+    @property
+    def section(self) -> str:
+        """Where a region's configuration has it."""
+        return "cluster" if self.both_roles else self.kind
 
     @property
     def broker_names(self) -> tuple[str, ...]:
@@ -43,6 +57,8 @@ class StackSpec:
 
     Attributes:
         regions: Region names, each with a regional and an aggregate cluster.
+        mode: Or with one cluster each: producers write to all of them (`two-way`), or to the first region's alone, which is
+            copied to the others (`active-standby`).
         brokers: Brokers of clusters that have more than one, by cluster name (`{"aggregate-a": 3}`).
         services: Run replicators, offset services and syncjob as well.
         consoles: With the services, run a web console for each region.
@@ -66,6 +82,7 @@ class StackSpec:
     """
 
     regions: tuple[str, ...] = ("a", "b")
+    mode: Mode = "aggregation"
     brokers: Mapping[str, int] = field(default_factory=dict)
     services: bool = True
     consoles: bool = False
@@ -96,6 +113,10 @@ class StackSpec:
                 raise SpecError(
                     f"regions: {region!r} must be a lower-case letter and up to 15 letters or digits."
                 )
+        if self.mode not in get_args(Mode):
+            raise SpecError(f"mode: there is no {self.mode!r}; there are {', '.join(get_args(Mode))}.")
+        if self.mode != "aggregation" and self.secure:
+            raise SpecError(f"mode: a secure stack knows rights for aggregation alone, not for {self.mode}.")
         if self.services and not self.store:
             raise SpecError("store: the services need it; without it set services to false as well.")
         if self.tls and self.secure:
@@ -103,7 +124,7 @@ class StackSpec:
         self._check_clusters()
 
     def _check_clusters(self) -> None:
-        clusters = [f"{kind}-{region}" for region in self.regions for kind in ("regional", "aggregate")]
+        clusters = [cluster.name for cluster in self.clusters]
         for cluster, count in self.brokers.items():
             if cluster not in clusters:
                 raise SpecError(f"brokers: there is no cluster {cluster!r}; there are {', '.join(clusters)}.")
@@ -128,10 +149,30 @@ class StackSpec:
     @property
     def clusters(self) -> tuple[ClusterSpec, ...]:
         """All Kafka clusters, region by region."""
+        kinds = _KINDS if self.mode == "aggregation" else _KINDS[1:]
         return tuple(
-            ClusterSpec(kind, region, self.brokers.get(f"{kind}-{region}", 1))
+            ClusterSpec(
+                kind,
+                region,
+                self.brokers.get(f"{kind}-{region}", 1),
+                both_roles=self.mode != "aggregation" and region in self.producing,
+            )
             for region in self.regions
-            for kind in _KINDS
+            for kind in kinds
+        )
+
+    @property
+    def producing(self) -> tuple[str, ...]:
+        """The regions where producers write."""
+        return self.regions[:1] if self.mode == "active-standby" else self.regions
+
+    @property
+    def routes(self) -> tuple[str, ...] | None:
+        """Routes that the configuration names; None: it names none, and each regional cluster is copied to each aggregate."""
+        if self.mode == "aggregation":
+            return None
+        return tuple(
+            f"{source}->{target}" for source in self.producing for target in self.regions if source != target
         )
 
     @property

@@ -9,6 +9,7 @@ import pytest
 from lab.demo.options import DemoOptions
 from lab.demo.outage import Uncertain
 from lab.demo.verdict import DemoFacts, Logs, judge, missing_records, too_slow
+from lab.oracle.copies import compare_copies
 from lab.oracle.logs import Placed, TopicLog
 from lab.prove.options import ProveOptions
 from lab.workload.events import RecordId
@@ -109,6 +110,23 @@ def test_a_good_run_has_no_failures(run: Run) -> None:
     # The group had consumed b1, a1 and b2 of what lies in b.
     assert report["alternatives"]["earliest"] == {"lost_records": 0, "redelivered_records": 3}
     assert report["alternatives"]["latest"] == {"lost_records": 1, "redelivered_records": 1}
+
+
+@pytest.mark.parametrize(
+    ("order_a", "duplicated"), [(ORDER_A, 0), (("b1", "a1", "b2", "a2", "b3", "a3", "a1"), 1)]
+)
+def test_where_producers_write_to_the_very_cluster_its_own_records_are_the_source(
+    order_a: tuple[str, ...], duplicated: int
+) -> None:
+    """And one that was copied back would be there twice."""
+    targets = {"a": log("aggregate-a", order_a), "b": log("aggregate-b", ORDER_B)}
+    sources = [target.produced_in(region) for region, target in targets.items()]
+    assert [sorted(source.records()) for source in sources] == [
+        [RecordId(region, number) for number in (1, 2, 3)] for region in "ab"
+    ]
+    copies = compare_copies(sources, targets["a"])
+    assert (copies.lost_records, copies.foreign_records) == (0, 0)
+    assert copies.duplicated_records == duplicated
 
 
 def test_the_plain_group_may_read_again_the_failover_group_may_not(run: Run) -> None:

@@ -11,7 +11,7 @@ from lab.stack.layout import StackLayout, port_names
 from lab.stack.ports import HOST, PortReservations, is_free
 from lab.stack.services import build_config, write_config
 from lab.stack.settings import broker_settings
-from lab.stack.spec import StackSpec
+from lab.stack.spec import Mode, StackSpec
 from parallax.config.config import load
 from parallax.errors import ConfigError
 
@@ -29,6 +29,9 @@ def layout_of(spec: StackSpec, directory: Path) -> StackLayout:
         ({"brokers": {"aggregate-c": 3}}, "no cluster 'aggregate-c'; there are regional-a"),
         ({"brokers": {"aggregate-a": 0}}, "can have 1 to 5 brokers, not 0"),
         ({"store": False}, "the services need it"),
+        ({"mode": "three-way"}, "no 'three-way'; there are aggregation, two-way, active-standby"),
+        ({"mode": "two-way", "secure": True}, "rights for aggregation alone, not for two-way"),
+        ({"mode": "two-way", "brokers": {"regional-a": 3}}, "no cluster 'regional-a'; there are aggregate-a"),
         ({"tls": True, "secure": True}, "tls: the brokers of a secure stack speak nothing else"),
     ],
 )
@@ -40,6 +43,7 @@ def test_a_contradictory_spec_is_refused(arguments: dict[str, object], complaint
 def test_a_spec_survives_json() -> None:
     spec = StackSpec(
         regions=("a", "b", "c"),
+        mode="two-way",
         brokers={"aggregate-b": 3},
         services=False,
         cassandra_per_region=True,
@@ -160,3 +164,35 @@ def test_without_services_there_is_no_console(tmp_path: Path) -> None:
     layout = layout_of(StackSpec(consoles=True, services=False), tmp_path)
     assert layout.service_names == ()
     assert "console" not in layout.regions_status()["a"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "sections", "routes", "producing"),
+    [
+        ("two-way", {"a": "cluster", "b": "cluster"}, {"a->b", "b->a"}, ("a", "b")),
+        ("active-standby", {"a": "cluster", "b": "aggregate"}, {"a->b"}, ("a",)),
+    ],
+)
+def test_a_stack_can_have_one_cluster_a_region(
+    tmp_path: Path, mode: Mode, sections: dict[str, str], routes: set[str], producing: tuple[str, ...]
+) -> None:
+    layout = layout_of(StackSpec(mode=mode), tmp_path)
+    assert layout.spec.producing == producing
+    assert [cluster.name for cluster in layout.spec.clusters] == ["aggregate-a", "aggregate-b"]
+    for region in producing:
+        assert layout.bootstrap(f"regional-{region}") == layout.bootstrap(f"aggregate-{region}")
+    assert layout.resolve("region-a") == ("aggregate-a", "offsetsvc-a")
+    assert layout.resolve("regional-a") == ("aggregate-a",)
+    write_config(layout)
+    config = load(layout.config_path)
+    assert {str(route) for route in config.all_routes()} == routes
+    written = build_config(layout)["regions"]
+    assert {region: next(iter(section)) for region, section in written.items()} == sections
+
+
+def test_nobody_writes_to_a_standby(tmp_path: Path) -> None:
+    layout = layout_of(StackSpec(mode="active-standby"), tmp_path)
+    with pytest.raises(UnknownProcessError, match="regional-b"):
+        layout.bootstrap("regional-b")
+    assert set(layout.regions_status()["b"]) == {"aggregate", "grpc", "rest", "cassandra"}
+    assert list(layout.regions_status()["a"])[:2] == ["regional", "aggregate"]
