@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from offsetsvc.answers import Basis, ReportedMove, ReportedPosition
 from offsetsvc.claims import beyond_the_rows, known_end
@@ -27,6 +28,7 @@ from parallax.domain.ids import (
     TopicPartition,
     aggregate_cluster,
 )
+from parallax.domain.lineages import latest_source_id
 from parallax.domain.place import LogRange
 from parallax.domain.progress import Progress, SourcePosition, holds_for_topic
 from parallax.domain.rights import ANYBODY, Principal
@@ -265,17 +267,27 @@ class GroupPositions:
         """The topic's id there; empty if it is not there and not required to be."""
         topic_id = view.topic_id(topic)
         if topic_id is None:
-            is_read = self._config.is_copied_from(view.cluster)
-            routes = routes_into(self._config, view.cluster, is_read=is_read)
-            topic_id = topic_lineages(self._index, routes, topic, None).topic_id
+            topic_id = self._latest_id(view.cluster, topic)
         if not topic_id and not required:
             return TopicId("")
         if not topic_id:
             known: Mapping[TopicName, object] = view.topics()
-            raise UnknownTopicError(
-                f"{view.cluster} has no topic {topic!r}; topics: {', '.join(sorted(known)) or 'none'}"
-            )
+            there = f"topics: {', '.join(sorted(known)) or 'none'}"
+            if view.failure is not None:
+                there = f"it can't be asked, and no route has copied it: {view.failure}"
+            raise UnknownTopicError(f"{view.cluster} has no topic {topic!r}; {there}")
         return topic_id
+
+    def _latest_id(self, cluster: ClusterName, topic: TopicName) -> TopicId | None:
+        """The id of a topic of a cluster that can't be asked: the one that was copied there last, or from there."""
+        is_read = self._config.is_copied_from(cluster)
+        into = routes_into(self._config, cluster, is_read=is_read)
+        copied = topic_lineages(self._index, into, topic, None).topic_id
+        if copied is not None:
+            return copied
+        others = map(partial(self._config.route_from_log, cluster), self._config.aggregate_clusters())
+        out = [route for route in others if route is not None]
+        return latest_source_id(self._index.route_topics(out, topic))
 
 
 def _position(

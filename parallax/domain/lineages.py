@@ -94,7 +94,8 @@ def lineages_that_count(topics: Mapping[Route, RouteTopic], topic_id: TopicId | 
     routes = list(topics)
     records = {route: item.records for route, item in topics.items()}
     newest = {route: item.newest for route, item in topics.items()}
-    chosen = _latest_id(newest, records) if topic_id is None else topic_id
+    latest = _latest(newest, records) if topic_id is None else None
+    chosen = topic_id if latest is None else latest.target_topic_id
     by_partition: dict[int, list[LineageView]] = {}
     seen: set[int] = set()
     for route in routes:
@@ -137,14 +138,25 @@ def _cut_by(later: Sequence[LineageRecord]) -> LineageRecord | None:
     return min(later, key=lambda item: (item.target_first, -item.sequence), default=None)
 
 
-def _latest_id(
+def latest_source_id(topics: Mapping[Route, RouteTopic]) -> TopicId | None:
+    """The id of the topic that routes have copied last; None: they have copied none.
+
+    Args:
+        topics: what was read of each route that copies the cluster's own records.
+    """
+    latest = _latest(
+        {route: item.newest for route, item in topics.items()},
+        {route: item.records for route, item in topics.items()},
+    )
+    return None if latest is None else latest.source_topic_id
+
+
+def _latest(
     newest: Mapping[Route, Mapping[tuple[int, Lineage], StampedRow]],
     records: Mapping[Route, Sequence[LineageRecord]],
-) -> TopicId | None:
-    """The target topic id of the row that was committed last; without rows, of the last lineage."""
+) -> Lineage | None:
+    """The lineage of the row that was committed last; without rows, the last lineage."""
     stamped = [
-        (row.committed_at_ms, lineage.target_topic_id)
-        for rows in newest.values()
-        for (_, lineage), row in rows.items()
-    ] or [(record.sequence, record.lineage.target_topic_id) for ours in records.values() for record in ours]
-    return max(stamped)[1] if stamped else None
+        (row.committed_at_ms, lineage) for rows in newest.values() for (_, lineage), row in rows.items()
+    ] or [(record.sequence, record.lineage) for ours in records.values() for record in ours]
+    return max(stamped, key=lambda item: (item[0], str(item[1])), default=(0, None))[1]

@@ -152,8 +152,9 @@ class KafkaCluster:
         """Log start and high watermark of the partitions.
 
         One that does not exist is left out; so is, after a moment, one without a leader: the others are not held up.
-        ``fresh``: none is answered from memory.
+        ``fresh``: none is answered from memory. One that is named twice is asked for once: a broker refuses the request else.
         """
+        partitions = list(dict.fromkeys(partitions))
         if fresh:
             return self._ask_for_ranges(partitions)
         known = self._known_ranges(partitions)

@@ -310,3 +310,22 @@ def test_a_record_of_a_cluster_that_no_route_leads_into_is_its_own_origin() -> N
         standby.world.clusters[x].away = True
         away = service.chains.origin(x, ITEM, 3)
         assert (away.found, away.complete) == (False, False)
+
+
+def test_members_report_of_a_cluster_that_no_route_leads_to_while_it_is_away() -> None:
+    """Which topic it was is told by the route that copies it."""
+    two = Two("standby that nobody writes to")
+    x = aggregate_cluster(RegionName("x"))
+    two.produce("x", 5)
+    two.world._set_ends()
+    with two.world.new_service() as service:
+        two.world.clusters[x].away = True
+        with pytest.raises(UnknownTopicError, match="it can't be asked, and no route has copied it: aggregate-x: no broker"):
+            service.positions.report(GROUP, x, [ReportedPosition(ITEM, TargetOffset(4))], [])
+        two.world.clusters[x].away = False
+    two.copy("x->y")
+    with two.world.new_service() as service:
+        two.world.clusters[x].away = True
+        service.positions.report(GROUP, x, [ReportedPosition(ITEM, TargetOffset(4))], [])
+        (seen,) = service.positions._groups.observed(GROUP, x)
+    assert (seen.next_offset, seen.topic_id) == (4, two.world.clusters[x].infos[TOPIC].topic_id)

@@ -78,6 +78,12 @@ def test_what_was_wanted_lately_is_asked_for_with_the_next_one_of_its_topic(brok
     assert len(brokers.asked) == 4
 
 
+@pytest.mark.parametrize("fresh", [True, False])
+def test_one_that_is_named_twice_is_asked_for_once(brokers: Brokers, *, fresh: bool) -> None:
+    """A broker refuses a request that names a partition twice, and the whole cluster would be taken for away."""
+    assert reader(brokers).log_ranges([TRIPS[0], TRIPS[1], TRIPS[0]], fresh=fresh).keys() == set(TRIPS[:2])
+
+
 def test_what_nobody_wants_any_more_is_left_alone(brokers: Brokers) -> None:
     cluster = reader(brokers)
     for _ in range(4):
