@@ -125,7 +125,7 @@ class Scenario:
             with step(f"SIGKILL for region a: {outage.victims}"):
                 self._lose_region(outage, gauges)
             with step(f"parallax {' '.join(_FAILOVER)}"):
-                ends = self._ends_of_b()
+                ends = self._ends_of("aggregate-b")
                 self._move(_FAILOVER, to="b", cluster_lives=False)
             outage.restart_replicator()
             with step(self._reading_in_b):
@@ -135,6 +135,7 @@ class Scenario:
             with step(f"parallax {' '.join(_FAILBACK)}"):
                 self._move(_FAILBACK, to="a", cluster_lives=True)
                 gauges.face("b")
+                self._read_new_in("a", gauges)
             with step("producers stop, everybody drains"):
                 acked, logs = self._drain()
             facts = DemoFacts(
@@ -227,8 +228,8 @@ class Scenario:
         outage.await_alarm()
         self._journal.remark("the operator sees that region a is gone")
 
-    def _ends_of_b(self) -> Mapping[int, int]:
-        return end_offsets("aggregate-b", self._stack.bootstrap("aggregate-b"), self._options.topic)
+    def _ends_of(self, cluster: str) -> Mapping[int, int]:
+        return end_offsets(cluster, self._stack.bootstrap(cluster), self._options.topic)
 
     def _move(self, command: tuple[str, ...], *, to: str, cluster_lives: bool) -> None:
         """Move all groups by a command, doing for them what each needs of its operator."""
@@ -266,17 +267,18 @@ class Scenario:
         for group in self._groups:
             group.limit(None)
         if not self._options.b_stands_by:
-            self._read_new_in_b(gauges)
+            self._read_new_in("b", gauges)
         until = time.monotonic() + _IN_B_S
         self._until(lambda: time.monotonic() >= until, 2 * _IN_B_S, "time stood still")
 
-    def _read_new_in_b(self, gauges: Gauges) -> None:
-        """Wait until something new has come to region b, and each group has got some of it."""
-        ends = total(self._ends_of_b())
+    def _read_new_in(self, region: str, gauges: Gauges) -> None:
+        """Wait until something new has come to the region, and each group has got some of it."""
+        cluster = f"aggregate-{region}"
+        ends = total(self._ends_of(cluster))
         self._until(
-            lambda: total(gauges.clusters["aggregate-b"].ends) > ends,
+            lambda: total(gauges.clusters[cluster].ends) > ends,
             _FLOW_S,
-            f"nothing new came to aggregate-b in {_FLOW_S:.0f} s",
+            f"nothing new came to {cluster} in {_FLOW_S:.0f} s",
         )
         delivered = [group.delivered for group in self._groups]
         self._until(
@@ -284,7 +286,7 @@ class Scenario:
                 group.delivered > before for group, before in zip(self._groups, delivered, strict=True)
             ),
             _FLOW_S,
-            f"a group got nothing of what came to aggregate-b in {_FLOW_S:.0f} s",
+            f"a group got nothing of what came to {cluster} in {_FLOW_S:.0f} s",
         )
 
     def _return(self, gauges: Gauges, outage: Outage) -> None:
@@ -301,7 +303,7 @@ class Scenario:
 
         self._until(caught_up, _CAUGHT_UP_S, f"aggregate-a has not caught up in {_CAUGHT_UP_S:.0f} s")
         if self._options.b_stands_by:
-            self._read_new_in_b(gauges)
+            self._read_new_in("b", gauges)
 
     def _drain(self) -> tuple[int, Logs]:
         acked = 0

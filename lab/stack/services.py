@@ -145,7 +145,7 @@ def service_specs(layout: StackLayout, java: Java) -> list[ProcessSpec]:
         )
         for region in layout.spec.regions
     ]
-    regions = [argument for region in layout.spec.regions for argument in ("--region", region)]
+    regions = [argument for region in layout.spec.receiving for argument in ("--region", region)]
     specs.append(
         ProcessSpec(
             name=SPARK,

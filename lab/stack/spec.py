@@ -167,6 +167,11 @@ class StackSpec:
         return self.regions[:1] if self.mode == "active-standby" else self.regions
 
     @property
+    def receiving(self) -> tuple[str, ...]:
+        """The regions that routes lead to."""
+        return self.regions[1:] if self.mode == "active-standby" else self.regions
+
+    @property
     def routes(self) -> tuple[str, ...] | None:
         """Routes that the configuration names; None: it names none, and each regional cluster is copied to each aggregate."""
         if self.mode == "aggregation":

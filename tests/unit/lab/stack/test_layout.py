@@ -186,6 +186,7 @@ def test_a_stack_can_have_one_cluster_a_region(
     write_config(layout)
     config = load(layout.config_path)
     assert {str(route) for route in config.all_routes()} == routes
+    assert {route.target for route in config.all_routes()} == set(layout.spec.receiving)
     written = build_config(layout)["regions"]
     assert {region: next(iter(section)) for region, section in written.items()} == sections
 
