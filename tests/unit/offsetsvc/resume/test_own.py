@@ -320,7 +320,9 @@ def test_members_report_of_a_cluster_that_no_route_leads_to_while_it_is_away() -
     two.world._set_ends()
     with two.world.new_service() as service:
         two.world.clusters[x].away = True
-        with pytest.raises(UnknownTopicError, match="it can't be asked, and no route has copied it: aggregate-x: no broker"):
+        with pytest.raises(
+            UnknownTopicError, match="it can't be asked, and no route has copied it: aggregate-x: no broker"
+        ):
             service.positions.report(GROUP, x, [ReportedPosition(ITEM, TargetOffset(4))], [])
         two.world.clusters[x].away = False
     two.copy("x->y")
