@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 from parallax.domain.ids import RegionName, TopicName
 from parallax.errors import InvalidNameError
@@ -31,6 +32,9 @@ BUILTIN_EXCLUDES = (
     r".*-subscription-(registration|response)(-.*)?-topic",
 )
 """What brokers, registries, MirrorMaker 2, Connect and Kafka Streams keep for themselves in topics."""
+
+_MOST_REMEMBERED = 65_536
+"""Names held against patterns whose answer is remembered: some 10 MB."""
 
 _PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
 _NAME = re.compile(r"[A-Za-z0-9._-]*")
@@ -192,6 +196,12 @@ def is_left_out_builtin(general: Patterns, name: str, *, builtin: bool) -> bool:
 
 def matches(patterns: Collection[str], name: str) -> bool:
     """Whether one of the patterns matches the whole name."""
+    return _matches(tuple(patterns), name)
+
+
+@lru_cache(maxsize=_MOST_REMEMBERED)
+def _matches(patterns: tuple[str, ...], name: str) -> bool:
+    # The sync job asks for every partition of every group in every cycle.
     return any(re.fullmatch(pattern, name) is not None for pattern in patterns)
 
 
