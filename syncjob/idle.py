@@ -54,10 +54,7 @@ def sight_of(
 ) -> Sight:
     """What a cycle has read of a group on the clusters that are not away, of the topics that are chosen."""
     found = {name: snapshot for name, snapshot in snapshots.items() if snapshot is not None}
-    commits = {
-        name: {item: commit for item, commit in snapshot.commits.get(group, {}).items() if chosen(item.topic)}
-        for name, snapshot in found.items()
-    }
+    commits = {name: _of_chosen(snapshot.commits.get(group, {}), chosen) for name, snapshot in found.items()}
     assigned = {
         name: frozenset(filter(chosen, snapshot.assigned.get(group, ()))) for name, snapshot in found.items()
     }
@@ -73,6 +70,13 @@ def sight_of(
         frozenset(name for name, snapshot in found.items() if group in snapshot.with_members),
         complete=len(found) == len(snapshots),
     )
+
+
+def _of_chosen(commits: Commits, chosen: Callable[[TopicName], bool]) -> Commits:
+    left_out = {topic for topic in {item.topic for item in commits} if not chosen(topic)}
+    if not left_out:
+        return commits
+    return {item: commit for item, commit in commits.items() if item.topic not in left_out}
 
 
 @dataclass(frozen=True, slots=True)
