@@ -185,6 +185,7 @@ class Syncer:
         groups = (known - self._dormant.names) | alive
         decided = self._primaries.decisions(groups)
         self._forget_all_but(groups)
+        self._standing.begin(self._now_ms())
         reports = list(
             self._threads.map(
                 lambda group: self._group(group, as_seen_for(group, snapshots), decided.get(group, ())),

@@ -14,13 +14,17 @@ from syncjob.decide import Decision
 from syncjob.facts import GroupFacts
 
 HOLDS_MS = 5_000
-"""So long at most: members' reports, retention and lost tails at the target, partitions that were added, and a source
+"""So long, where there are not too many (`LOOKS_PER_S`): members' reports, retention and lost tails at the target, partitions that were added, and a source
 topic made anew, are seen by looking alone. While a cluster is away, the age of its last positions grows by as much: it
 stays well below `service.stale_after_ms` by default."""
 
 HOLDS_ALONE_MS = 30_000
 """The same for a group without any member, of which there are many: that its commits stand is still noted every
 `HOLDS_MS`, or its last positions would look old once their cluster is gone."""
+
+LOOKS_PER_S = 50
+"""So many groups that stand still are looked at in a second at most, those first for which it has been time for longest. Where
+more of them are due, each is looked at less often, and those that move are not kept waiting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,10 @@ class Kept:
         """Whether it is time to note that the commits stand."""
         return now_ms - self.noted_at_ms >= HOLDS_MS
 
+    def late_ms(self, now_ms: int) -> int:
+        """For how long it has been time to look anew; negative: not yet."""
+        return now_ms - self.looked_at_ms - self.sight.holds_ms
+
 
 class Standing:
     """The decisions of former cycles that looking again could not change.
@@ -107,11 +115,27 @@ class Standing:
 
     def __init__(self) -> None:
         self._kept: dict[GroupName, Kept] = {}
+        self._waiting: frozenset[GroupName] = frozenset()
+        self._began_ms: int | None = None
+
+    def begin(self, now_ms: int) -> None:
+        """A cycle begins: say which groups have to wait for a look although it is time for one (`LOOKS_PER_S`)."""
+        since_ms = now_ms if self._began_ms is None else self._began_ms
+        self._began_ms = now_ms
+        looks = max(1, LOOKS_PER_S * (now_ms - since_ms) // 1_000)
+        late_ms = {group: kept.late_ms(now_ms) for group, kept in self._kept.items()}
+        due = sorted((group for group in late_ms if late_ms[group] >= 0), key=lambda group: -late_ms[group])
+        self._waiting = frozenset(due[looks:])
 
     def get(self, group: GroupName, sight: Sight, now_ms: int) -> Kept | None:
         """What was decided about the group, if it still holds."""
         kept = self._kept.get(group)
-        if kept is not None and kept.sight == sight and 0 <= now_ms - kept.looked_at_ms < sight.holds_ms:
+        if (
+            kept is not None
+            and kept.sight == sight
+            and now_ms >= kept.looked_at_ms
+            and (group in self._waiting or kept.late_ms(now_ms) < 0)
+        ):
             return kept
         self._kept.pop(group, None)  # what is seen now may pass, and the former sight come again
         return None
