@@ -1,4 +1,4 @@
-"""`parallax config`: what holds, with secrets masked, and whether it can be used."""
+"""`parallax config`: what holds, with secrets masked, whether it can be used, and what it may say."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ from parallax.cli.options import (
     ServicesConfigOption,
     TimeoutOption,
 )
+from parallax.cli.output import print_json
 from parallax.cli.rows import ListColumn, OutputFormat, OutputOption, RowListing, output_of
 from parallax.config.config import load
+from parallax.config.json_schema import json_schema
 from parallax.config.settings import nested, settings_of
 from parallax.errors import ConfigError
 
-app = typer.Typer(help="Show or check a configuration.", no_args_is_help=True)
+app = typer.Typer(help="Show or check a configuration, or what one may say.", no_args_is_help=True)
 
 _SETTINGS = RowListing(
     [
@@ -91,3 +93,9 @@ def check(config: ConfigOption, as_json: JsonOption = False) -> None:
         sys.stdout.write(json.dumps({"ok": True, "regions": regions, "routes": routes}) + "\n")
     else:
         sys.stdout.write(f"{config}: can be used: {regions} regions, {routes} routes\n")
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of configuration files: every key with its kind, default and bounds. Editors complete keys by it."""
+    print_json(json_schema())
