@@ -24,7 +24,7 @@ from replicator.copying.recovery import RunLogError, RunLogProblem
 from replicator.copying.session_end import SessionError
 from replicator.copying.state import ENTRY_FORMAT
 from replicator.kafka.layout import other_run_log, read_layout
-from replicator.kafka.run_log import read_partition
+from replicator.kafka.run_log import read_partitions
 from replicator.lease import Lease
 
 log = structlog.get_logger(__name__)
@@ -132,25 +132,30 @@ class IncomingRunLogs:
         ranges = self._door.log_ranges(places, fresh=True)
         if missing := [str(place) for place in places if place not in ranges]:
             raise ClusterUnavailableError(f"{self._cluster}: run log {missing[0]} has no leader")
-        parts = []
-        for place, found in ranges.items():
-            begin = max(found.low_watermark, found.high_watermark - self._reach)
-            values = read_partition(
-                self._settings,
-                self._cluster,
-                place.topic,
+        spans = {
+            place: (
+                int(max(found.low_watermark, found.high_watermark - self._reach)),
+                int(found.high_watermark),
+            )
+            for place, found in ranges.items()
+        }
+        entries: dict[TopicPartition, list[Entry]] = {place: [] for place in spans}
+        for place, _, _, value in read_partitions(
+            self._settings, self._cluster, spans, timeout_ms=_TIMEOUT_MS
+        ):
+            entry = self._entry(place, topics[place.topic].topic_id, value)
+            if entry is not None:
+                entries[place].append(entry)
+        parts = [
+            ReadPart(
+                self._source(place.topic),
                 place.partition,
-                (begin, found.high_watermark),
-                timeout_ms=_TIMEOUT_MS,
+                entries[place],
+                begin == ranges[place].low_watermark,
+                ranges[place].low_watermark > 0,
             )
-            read = (self._entry(place, topics[place.topic].topic_id, value) for _, _, value in values)
-            entries = [entry for entry in read if entry is not None]
-            from_start = begin == found.low_watermark
-            parts.append(
-                ReadPart(
-                    self._source(place.topic), place.partition, entries, from_start, found.low_watermark > 0
-                )
-            )
+            for place, (begin, _) in spans.items()
+        ]
         origins = Origins(self._rule, self._wanted)
         names_all = take_in(origins, parts, layouts)
         for item, (topic_id, offset) in self._needed.items():

@@ -189,8 +189,28 @@ def read_partition(
         ClusterUnavailableError: nothing came for ``timeout_ms``.
         ConfigError: this client may not read the topic.
     """
-    start, end = span
-    if start >= end:
+    place = TopicPartition(TopicName(topic), partition)
+    records = read_partitions(settings, cluster, {place: span}, timeout_ms=timeout_ms, committed=committed)
+    for _, offset, key, value in records:
+        yield offset, key, value
+
+
+def read_partitions(
+    settings: Settings,
+    cluster: ClusterName,
+    spans: Mapping[TopicPartition, tuple[int, int]],
+    *,
+    timeout_ms: int,
+    committed: bool = True,
+) -> Iterator[tuple[TopicPartition, int, bytes | None, bytes | None]]:
+    """The same for many partitions, by one client: (partition, offset, key, value), each partition's in order.
+
+    Raises:
+        ClusterUnavailableError: nothing came of any of them for ``timeout_ms``.
+        ConfigError: this client may not read one of them.
+    """
+    left = {place: end for place, (start, end) in spans.items() if start < end}
+    if not left:
         return
     consumer = Consumer(
         {
@@ -204,27 +224,30 @@ def read_partition(
         }
     )
     try:
-        consumer.assign([KafkaPartition(topic, partition, start)])
+        consumer.assign([KafkaPartition(place.topic, place.partition, spans[place][0]) for place in left])
         patience = Deadline.after_ms(timeout_ms)
-        while True:
+        while left:
             if patience.passed:
+                place, end = next(iter(left.items()))
                 raise ClusterUnavailableError(
-                    f"{cluster}: {topic}-{partition} could not be read up to {end}: a transaction is still open, or "
+                    f"{cluster}: {place} could not be read up to {end}: a transaction is still open, or "
                     "the cluster does not answer"
                 )
             for message in consumer.consume(1_000, 0.05):
-                error = message.error()
+                place = TopicPartition(TopicName(message.topic() or ""), message.partition() or 0)
+                offset, error = message.offset() or 0, message.error()
+                if error is not None and error.code() in _READS_NO_MORE:
+                    raise translated(KafkaException(error), cluster, f"reading {place}")
+                if place not in left:
+                    continue
                 if error is None:
                     patience = Deadline.after_ms(timeout_ms)
-                    offset = message.offset()
-                    if offset is None or offset >= end:
-                        return
-                    yield offset, _bytes(message.key()), _bytes(message.value())
-                elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's name for it
-                    if (message.offset() or 0) >= end:
-                        return
-                elif error.code() in _READS_NO_MORE:
-                    raise translated(KafkaException(error), cluster, f"reading {topic}-{partition}")
+                    if offset < left[place]:
+                        yield place, offset, _bytes(message.key()), _bytes(message.value())
+                at_end = error is None or error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001 - librdkafka's name for it
+                if at_end and offset >= left[place]:
+                    del left[place]
+                    consumer.incremental_unassign([KafkaPartition(place.topic, place.partition)])
     finally:
         consumer.close()
 

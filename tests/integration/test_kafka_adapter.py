@@ -28,6 +28,7 @@ from parallax.domain.place import KeptEpoch, LogRange
 from parallax.errors import ClusterUnavailableError
 from parallax.ports.clusters import GroupState
 from parallax.runtime.deadline import Deadline
+from replicator.kafka.run_log import read_partitions
 from replicator.kafka.topics import TopicAdmin, TopicPlan
 from tests.support import Stack, poll_until, unique_name
 
@@ -78,6 +79,41 @@ def test_clusters_tell_their_ids_whatever_address_they_are_asked_at(infrastructu
     assert all(ids)
     assert ids[0] != ids[1]
     assert asked("regional-a", f"localhost:{port}") == ids[0]
+
+
+def test_partitions_are_read_by_one_client_each_to_where_it_is_asked(
+    bootstrap_servers: str, topic_name: str
+) -> None:
+    """And a transaction that nobody has decided is waited for."""
+    create_topic(bootstrap_servers, topic_name, 4)
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": topic_name})
+    producer.init_transactions()
+    for commit in (True, False):
+        producer.begin_transaction()
+        for partition in range(3):
+            for number in range(RECORDS):
+                producer.produce(topic_name, f"{partition}-{number}".encode(), partition=partition)
+        producer.flush()
+        if commit:
+            producer.commit_transaction()
+    settings = {"bootstrap.servers": bootstrap_servers}
+    places = [TopicPartition(TopicName(topic_name), partition) for partition in range(4)]
+    spans = {places[0]: (0, RECORDS), places[1]: (4, 7), places[2]: (RECORDS, RECORDS + 1), places[3]: (0, 0)}
+
+    def read(spans: dict[TopicPartition, tuple[int, int]]) -> dict[int, list[bytes | None]]:
+        found: dict[int, list[bytes | None]] = {}
+        for place, _, _, value in read_partitions(settings, ClusterName(NAME), spans, timeout_ms=2_000):
+            found.setdefault(place.partition, []).append(value)
+        return found
+
+    assert read(spans) == {
+        0: [f"0-{number}".encode() for number in range(RECORDS)],
+        1: [f"1-{number}".encode() for number in range(4, 7)],
+    }
+    with pytest.raises(ClusterUnavailableError, match=f"{places[2]} could not be read up to 15"):
+        read(spans | {places[2]: (0, 15)})
+    producer.abort_transaction()
+    assert read({places[2]: (0, 15)}) == {2: [f"2-{number}".encode() for number in range(RECORDS)]}
 
 
 def test_a_live_group_whose_partitions_brokers_assign_shows_its_members_and_topics(
