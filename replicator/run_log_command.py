@@ -9,7 +9,7 @@ import typer
 
 from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.adapters.kafka.librdkafka import client_settings
-from parallax.cli.options import ActorOption, ConfigOption, ExecuteOption, JsonOption
+from parallax.cli.options import ActorOption, ConfigOption, ExecuteOption, JsonOption, ReasonOption
 from parallax.cli.output import console, known, print_json, table
 from parallax.config.config import Config, load
 from parallax.domain.audit import NO_GROUP
@@ -79,10 +79,11 @@ def rebuild(
         ),
     ] = False,
     actor: ActorOption = None,
+    reason: ReasonOption = "",
     as_json: JsonOption = False,
 ) -> None:
     """Make the run log of a route anew, from the index and the clusters. Without --execute the plan is only shown."""
-    operator, settings = operator_of(actor), load(config)
+    operator, settings = operator_of(actor, reason), load(config)
     place = _route(settings, route)
     with CassandraStores(settings.cassandra, settings.index, audit=settings.audit) as stores:
         stores.connect()

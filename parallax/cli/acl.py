@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from parallax.cli import audited, completion
-from parallax.cli.options import ActorOption, ConfigOption, ExecuteOption
+from parallax.cli.options import ActorOption, ConfigOption, ExecuteOption, ReasonOption
 from parallax.cli.rows import ListColumn, OutputFormat, OutputOption, RowListing
 from parallax.config.config import Config, load
 from parallax.domain.access_rules import AccessState
@@ -88,10 +88,11 @@ def sync(
     to: TargetOption = None,
     execute: ExecuteOption = False,
     actor: ActorOption = None,
+    reason: ReasonOption = "",
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Copy rules to targets once, whether `topics.acl_sync` is enabled or not. Exit code 1: something stays otherwise."""
-    operator, settings = operator_of(actor), load(config)
+    operator, settings = operator_of(actor, reason), load(config)
     rows: list[AccessRow] = []
     wrong = False
     for keeper in _keepers(settings, to):
@@ -114,10 +115,11 @@ def promote(
     topic: TopicsArgument = None,
     execute: ExecuteOption = False,
     actor: ActorOption = None,
+    reason: ReasonOption = "",
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Allow at a target what was withheld, such as to write: it has become the place where producers produce."""
-    operator, settings = operator_of(actor), load(config)
+    operator, settings = operator_of(actor, reason), load(config)
     (keeper,) = _keepers(settings, [to])
     plan = keeper.plan()
     readable = _all_readable(plan)
@@ -136,10 +138,11 @@ def demote(
     topic: TopicsArgument = None,
     execute: ExecuteOption = False,
     actor: ActorOption = None,
+    reason: ReasonOption = "",
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Take away what `promote` has allowed."""
-    operator, settings = operator_of(actor), load(config)
+    operator, settings = operator_of(actor, reason), load(config)
     (keeper,) = _keepers(settings, [to])
     rows: Sequence[AccessRow] = keeper.demotion(keeper.plan(), topic)
     if execute:

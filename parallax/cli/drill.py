@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from parallax.cli import completion
-from parallax.cli.options import ActorOption, ConfigOption, JsonOption
+from parallax.cli.options import ActorOption, ConfigOption, JsonOption, ReasonOption
 from parallax.cli.output import console, print_json
 from parallax.config.config import Config, load
 from parallax.domain.rights import Principal
@@ -60,6 +60,7 @@ def drill(
     ] = Path(),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the steps and do nothing.")] = False,
     actor: ActorOption = None,
+    reason: ReasonOption = "",
     as_json: JsonOption = False,
 ) -> None:
     """Practise a planned failover and the way back with canary records; exit code 1 if a drill did not pass.
@@ -88,7 +89,7 @@ def drill(
             sys.stdout.writelines(f"{line}\n" for line in steps)
         return
     _check_directory(directory)
-    if not _run_all(settings, plan, every_s, times, directory, operator_of(actor), as_json=as_json):
+    if not _run_all(settings, plan, every_s, times, directory, operator_of(actor, reason), as_json=as_json):
         raise typer.Exit(1)
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 from typer.core import TyperGroup
 
 from parallax.cli import completion
@@ -20,6 +23,7 @@ from parallax.cli.failover_tables import (
     show_results,
     show_rollback,
 )
+from parallax.cli.failover_ticket import command_line, plans_ticket, results_ticket
 from parallax.cli.options import (
     AT_ONCE,
     WAIT_S,
@@ -39,6 +43,9 @@ from parallax.cli.options import (
     JsonOption,
     MarginOption,
     MaxRedeliveredOption,
+    PlanFormat,
+    PlanFormatOption,
+    ReasonOption,
     TimestampOption,
     WithinOption,
     timestamp_policy,
@@ -76,6 +83,7 @@ app = typer.Typer(
 
 @app.command("move")
 def move(
+    context: typer.Context,
     config: ConfigOption,
     group: GroupOrRegionArgument = None,
     to: Annotated[
@@ -118,6 +126,8 @@ def move(
     margin_ms: MarginOption = None,
     timestamp_ms: TimestampOption = None,
     actor: ActorOption = None,
+    reason: ReasonOption = "",
+    output: PlanFormatOption = PlanFormat.TABLE,
     as_json: JsonOption = False,
 ) -> None:
     """Show how a group (or a region's groups) would move; with --execute move it. The default command.
@@ -137,6 +147,7 @@ def move(
         return {name: found}
 
     command = _Command(
+        context,
         config,
         execute,
         dry_run,
@@ -145,9 +156,9 @@ def move(
         ),
         first or [],
         at_once,
-        as_json,
+        PlanFormat.JSON if as_json else output,
         region is not None,
-        operator_of(actor),
+        operator_of(actor, reason),
         timestamp_policy(by_timestamp=by_timestamp, margin_ms=margin_ms, timestamp_ms=timestamp_ms),
     )
     target = to if to is not None else region_of_name(to_cluster)
@@ -155,6 +166,7 @@ def move(
 
 
 def failback(
+    context: typer.Context,
     config: ConfigOption,
     group: GroupOrRegionArgument = None,
     region: Annotated[
@@ -176,6 +188,8 @@ def failback(
     max_redelivered: MaxRedeliveredOption = None,
     within_s: WithinOption = None,
     actor: ActorOption = None,
+    reason: ReasonOption = "",
+    output: PlanFormatOption = PlanFormat.TABLE,
     as_json: JsonOption = False,
 ) -> None:
     """Move a group back to where its last move came from: the same rule the other way."""
@@ -189,6 +203,7 @@ def failback(
         return {name: way_back(outside, name, kind)}
 
     command = _Command(
+        context,
         config,
         execute,
         dry_run,
@@ -197,9 +212,9 @@ def failback(
         ),
         first or [],
         at_once,
-        as_json,
+        PlanFormat.JSON if as_json else output,
         region is not None,
-        operator_of(actor),
+        operator_of(actor, reason),
     )
     # The store of a region that was away may answer from before: its service is asked when no other answers.
     command.run(moves, first=region if disaster else None, last=None if disaster else region, lost=None)
@@ -214,11 +229,12 @@ def rollback(
         bool, typer.Option("--disaster", help="Decide without regions of the store that are gone.")
     ] = False,
     actor: ActorOption = None,
+    reason: ReasonOption = "",
     as_json: JsonOption = False,
 ) -> None:
     """Put a group back as it was before its last move, as long as it has not committed since."""
     configure_logging(json=as_json)
-    with open_outside(load(config), operator=operator_of(actor)) as outside:
+    with open_outside(load(config), operator=operator_of(actor, reason)) as outside:
         plan = plan_rollback(outside, GroupName(group), disaster=disaster)
         record = roll_back(outside, plan) if execute else None
     if as_json:
@@ -270,31 +286,37 @@ def _require_one(group: str | None, region: str | None) -> None:
         raise InvalidNameError("name one group, or a region's groups with --region")
 
 
+def _now() -> str:
+    return datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
+
+
 class _Command:
     """Plans moves, shows them, carries them out."""
 
     def __init__(
         self,
+        context: typer.Context,
         config: Path,
         execute: bool,
         dry_run: bool,
         limits: MoveLimits,
         first: list[str],
         at_once: int,
-        as_json: bool,
+        form: PlanFormat,
         many: bool,
         operator: Principal,
         by_timestamp: pb.TimestampPolicy | None = None,
     ) -> None:
         if execute and dry_run:
             raise InvalidNameError("--execute and --dry-run contradict each other")
-        configure_logging(json=as_json)
+        configure_logging(json=form is PlanFormat.JSON)
+        self._context = context
         self._config = load(config)
         self._execute = execute
         self._limits = limits
         self._first = [GroupName(name) for name in first]
         self._at_once = at_once
-        self._as_json = as_json
+        self._form = form
         self._many = many
         self._operator = operator
         self._by_timestamp = by_timestamp
@@ -333,9 +355,11 @@ class _Command:
             ordered = {group: found[group] for group in in_order(found, self._first)}
             with without(self._config, everything, lost_regions(found.values()), first=near) as outside:
                 done = self._carry_out(outside, ordered) if self._execute else self._plan(outside, ordered)
-        if not self._as_json:
+        if self._form is not PlanFormat.JSON:
             for group, problem in self._left_out.items():
-                console().print(f"group {group} was left out: {problem}", style="bold red", markup=False)
+                Console(stderr=self._form is PlanFormat.MARKDOWN).print(
+                    f"group {group} was left out: {problem}", style="bold red", markup=False
+                )
         if self._left_out or not done:
             raise typer.Exit(1)
 
@@ -346,8 +370,14 @@ class _Command:
         )
         plans = [self._with_limits(plan) for plan in made.values()]
         accept = self._limits.accept_gaps
-        if self._as_json:
+        if self._form is PlanFormat.JSON:
             self._print_json([plan_values(plan, accept_gaps=accept) for plan in plans])
+        elif self._form is PlanFormat.MARKDOWN:
+            again = command_line(self._context)
+            ticket = plans_ticket(
+                plans, accept_gaps=accept, operator=self._operator, at=_now(), carried_out_by=again
+            )
+            sys.stdout.write(ticket)
         else:
             self._show_plans(plans)
         return not any(plan.refusals(accept_gaps=accept) and not plan.arrived for plan in plans)
@@ -376,7 +406,7 @@ class _Command:
     def _carry_out(self, outside: Outside, moves: dict[GroupName, Move]) -> bool:
         """Move the groups; whether all have ended well."""
         mover, groups = Mover(outside, self._limits), list(moves)
-        with stopping(outside.time.stop), progress_bar(shown=not self._as_json) as bar:
+        with stopping(outside.time.stop), progress_bar(shown=self._form is not PlanFormat.JSON) as bar:
             task = bar.add_task("moving", total=len(groups))
 
             def one(group: GroupName) -> Result:
@@ -390,8 +420,10 @@ class _Command:
                 groups, one, at_once=self._at_once, done=lambda _group, _result: bar.advance(task)
             )
         results = list(ended.values())
-        if self._as_json:
+        if self._form is PlanFormat.JSON:
             self._print_json([result_values(item, accept_gaps=self._limits.accept_gaps) for item in results])
+        elif self._form is PlanFormat.MARKDOWN:
+            sys.stdout.write(results_ticket(results, operator=self._operator, at=_now()))
         elif results:
             show_results(results, console())
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -109,9 +110,24 @@ GroupOrRegionArgument = Annotated[
     str | None,
     typer.Argument(help="A consumer group. Or name a region with --region.", autocompletion=groups),
 ]
+
+
+class PlanFormat(StrEnum):
+    """How a plan, or what became of it, is written."""
+
+    TABLE = "table"
+    JSON = "json"
+    MARKDOWN = "markdown"
+
+
+PlanFormatOption = Annotated[
+    PlanFormat,
+    typer.Option("--output", "-o", help="How to write it: json is --json, markdown is for a change ticket."),
+]
 ExecuteOption = Annotated[
     bool, typer.Option("--execute", help="Carry the plan out. Without it the plan is only shown.")
 ]
+ReasonOption = Annotated[str, typer.Option("--reason", help="Why, for the audit: a ticket, an incident.")]
 ActorOption = Annotated[
     str | None,
     typer.Option(

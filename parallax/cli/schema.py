@@ -13,7 +13,7 @@ import typer
 
 from parallax.adapters.cassandra.migrations import AUDIT_VERSION, LATEST_VERSION, Migration
 from parallax.adapters.cassandra.schema import Schema
-from parallax.cli.options import ActorOption, ConfigOption, JsonOption
+from parallax.cli.options import ActorOption, ConfigOption, JsonOption, ReasonOption
 from parallax.cli.output import print_json
 from parallax.config.config import load
 from parallax.domain.audit import NO_GROUP
@@ -32,9 +32,10 @@ def apply(
     config: ConfigOption,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the statements, change nothing.")] = False,
     actor: ActorOption = None,
+    reason: ReasonOption = "",
 ) -> None:
     """Bring the keyspace to the version that this program needs; may be run again at any time."""
-    operator, settings = operator_of(actor), load(config)
+    operator, settings = operator_of(actor, reason), load(config)
     with closing(Schema(settings.cassandra)) as schema:
         if dry_run:
             statements = schema.planned()

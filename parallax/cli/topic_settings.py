@@ -11,7 +11,7 @@ import typer
 
 from parallax.cli import audited, completion
 from parallax.cli.choosing import Row
-from parallax.cli.options import ActorOption, ConfigOption, ExecuteOption
+from parallax.cli.options import ActorOption, ConfigOption, ExecuteOption, ReasonOption
 from parallax.cli.rows import ListColumn, OutputFormat, OutputOption, RowListing
 from parallax.config.config import Config, load
 from parallax.domain.ids import RegionName, TopicName
@@ -84,13 +84,14 @@ def sync(
     ] = False,
     execute: ExecuteOption = False,
     actor: ActorOption = None,
+    reason: ReasonOption = "",
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Put settings of target topics in step with their sources' once; the replicator does so all the time.
 
     Exit code 1: something is not in step, and stays so.
     """
-    operator, settings = operator_of(actor), load(config)
+    operator, settings = operator_of(actor, reason), load(config)
     rows: list[SettingsRow] = []
     for keeper in _keepers(settings, to):
         plan = _plan(keeper, topic, revert=revert, allow_shrink=allow_shrink, config=settings)

@@ -54,11 +54,13 @@ class Principal:
         name: as the certificate or the token has it; the rules' patterns are held against it.
         proven_by: how it was proven.
         acts_for: for whom, as it says itself; empty: it says nothing. It has no rights by that, and is no other principal.
+        why: why it acts, as it says itself.
     """
 
     name: str
     proven_by: ProvenBy
     acts_for: str = field(default="", compare=False)
+    why: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         return self.name

@@ -201,24 +201,27 @@ class Auditor:
         self.end(made, AuditStage.FAILED if made.problem else AuditStage.DONE, made.problem)
 
 
-def operator_of(actor: str | None) -> Principal:
+def operator_of(actor: str | None, why: str = "") -> Principal:
     """Whose command this is: whom it names, or the account that it runs under.
+
+    Args:
+        actor: whom it names; None: nobody.
+        why: what it says of its reason, kept with each act.
 
     Raises:
         InvalidNameError: it names nobody.
     """
     if actor is None:
-        return Principal(account_name(), ProvenBy.ACCOUNT)
+        return Principal(account_name(), ProvenBy.ACCOUNT, why=why.strip())
     if not actor.strip():
         raise InvalidNameError("--actor: name whose command this is, or leave it out")
-    return Principal(actor, ProvenBy.OWN_WORD)
+    return Principal(actor, ProvenBy.OWN_WORD, why=why.strip())
 
 
 def _words_of(principal: Principal, reason: str) -> str:
-    """The reason, with for whom it was, which is the principal's own word as well."""
-    if not principal.acts_for:
-        return reason
-    return f"for {principal.acts_for}: {reason}" if reason else f"for {principal.acts_for}"
+    """The reason, with for whom it was and why, which are the principal's own words as well."""
+    for_whom = f"for {principal.acts_for}" if principal.acts_for else ""
+    return ": ".join(filter(None, (for_whom, principal.why, reason)))
 
 
 def _tell(entry: AuditEntry) -> None:

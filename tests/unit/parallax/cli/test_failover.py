@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def run(
     @contextmanager
     def opened(_config: Config, **near: Any) -> Iterator[Any]:
         first_and_last.append((near.get("target"), near.get("origin")))
-        yield bench.outside
+        yield replace(bench.outside, operator=near["operator"])
 
     @contextmanager
     def narrowed(_config: Config, outside: Any, lost: Collection[RegionName], **_near: Any) -> Iterator[Any]:
@@ -104,6 +105,43 @@ def test_failover_shows_the_plan_and_changes_nothing(run: Run, bench: Bench) -> 
     assert [(item["resume_offset"], item["skip_records"]) for item in plan["partitions"]] == [(5, 10)]
     assert bench.commit("b") is None
     assert bench.client.service.primaries.get(GROUP) is None
+
+
+def test_a_plan_is_written_as_a_ticket(run: Run, bench: Bench) -> None:
+    """With the command that carries it out, as it was typed."""
+    why = ("--reason", "CHG-7 | patch *day*", "--actor", "alice")
+    shown = run("failover", GROUP, "--to", "b", "-o", "markdown", *why)
+    assert shown.exit_code == 0, shown.stdout
+    lines = shown.stdout.splitlines()
+    assert lines[0] == f"# Move {GROUP} from aggregate-a to aggregate-b"
+    assert lines[2].startswith("By alice, 20")
+    assert r"Why: CHG-7 \| patch \*day\*" in lines
+    assert f"| {GROUP} | aggregate-a | aggregate-b | planned | OK | 1 | 0 | 10 |" in lines
+    assert f"| {TOPIC} | OK | 0 | 15 | 5 | 10 | 0 | 10 |" in lines
+    (command,) = (line for line in lines if "--execute" in line)
+    assert command.endswith(f"{GROUP} --to b --actor alice --reason 'CHG-7 | patch *day*' --execute"), command
+    assert bench.commit("b") is None
+
+    done = run("failover", GROUP, "--to", "b", "-o", "markdown", "--execute", *why)
+    assert done.exit_code == 0, done.stdout
+    assert f"| {GROUP} | aggregate-a | aggregate-b | moved |  | 4 |" in done.stdout
+    kept = [entry for entry in bench.world.audit.entries() if entry.call == "failover"]
+    assert {(entry.principal.name, entry.reason) for entry in kept} == {("alice", "CHG-7 | patch *day*")}
+
+
+def test_a_ticket_says_why_it_is_refused(run: Run, bench: Bench) -> None:
+    bench.world.trim("b", 8)
+    result = run("failover", GROUP, "--to", "b", "-o", "markdown")
+    assert result.exit_code == 1
+    assert "- **refused**: " in result.stdout
+    assert "--accept-gaps" in result.stdout
+
+
+def test_a_ticket_of_a_region_has_a_line_for_each_group(run: Run) -> None:
+    result = run("failover", "--region", "a", "--to", "b", "-o", "markdown")
+    groups = [line.split(" | ")[0] for line in result.stdout.splitlines() if "| aggregate-a |" in line]
+    assert len(groups) > 1
+    assert f"# Move {len(groups)} groups" in result.stdout
 
 
 def test_failover_refuses_a_silent_gap(run: Run, bench: Bench) -> None:
