@@ -18,7 +18,11 @@ from parallax.runtime.deadline import Deadline
 
 _log = structlog.get_logger(__name__)
 _ASKED_AT_ONCE = 8
-"""Groups: each is a round trip, and the cluster may be far away."""
+"""Questions about groups: each is a round trip, and the cluster may be far away."""
+_PARTITIONS_AT_ONCE = 2_000
+"""Commits that one answer may have: no more than some 8 MiB, as metadata are 4 KiB at most by a broker's default."""
+_PARTITIONS_UNKNOWN = 200
+"""A group that was not read before is taken to have so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,7 @@ class ClusterWatch:
         self._reading: Future[ClusterSnapshot] | None = None
         self._away = False
         self._told_refused: set[GroupName] = set()  # of groups that are known now
+        self._partitions: Mapping[GroupName, int] = {}
 
     @property
     def cluster(self) -> ClusterName:
@@ -158,8 +163,12 @@ class ClusterWatch:
         states = {state.group: state for state in listed if not state.refused}
         groups = sorted(known.union(states) - refused)
         self._told_refused.intersection_update(groups)
-        found = dict(zip(groups, self._askers.map(self._committed, groups), strict=True))
-        commits = {group: offsets for group, offsets in found.items() if offsets is not None}
+        found: dict[GroupName, Commits | ConfigError] = {}
+        for answer in self._askers.map(self.writer.committed_each, in_parts(groups, self._partitions)):
+            found |= answer
+        commits = {group: it for group, it in found.items() if not isinstance(it, ConfigError)}
+        self._partitions = {group: len(offsets) for group, offsets in commits.items()}
+        self._tell_refused({group: it for group, it in found.items() if isinstance(it, ConfigError)})
         return ClusterSnapshot(
             topic_ids,
             commits,
@@ -171,15 +180,30 @@ class ClusterWatch:
             refused=refused.union(found.keys() - commits.keys()),
         )
 
-    def _committed(self, group: GroupName) -> Commits | None:
-        """The group's commits; None if this client may not see one of its topics."""
-        try:
-            return self.writer.committed(group)
-        except ConfigError as error:
+    def _tell_refused(self, refused: Mapping[GroupName, ConfigError]) -> None:
+        for group, error in refused.items():
             if group not in self._told_refused:
                 self._told_refused.add(group)
                 _log.warning("commits_refused", cluster=self.cluster, group=group, problem=str(error))
-            return None
+
+
+def in_parts(groups: Iterable[GroupName], partitions: Mapping[GroupName, int]) -> list[list[GroupName]]:
+    """Groups to ask for together, in order; one that is large by itself is asked for alone.
+
+    Args:
+        groups: the groups.
+        partitions: on how many each has commits, as far as that is known.
+    """
+    parts: list[list[GroupName]] = []
+    room = 0
+    for group in groups:
+        size = 1 + partitions.get(group, _PARTITIONS_UNKNOWN)
+        if size > room:
+            parts.append([])
+            room = _PARTITIONS_AT_ONCE
+        parts[-1].append(group)
+        room -= size
+    return parts
 
 
 def to_remember(

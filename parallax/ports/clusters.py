@@ -14,6 +14,7 @@ from typing import Protocol
 from parallax.domain.commits import Commits
 from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicId, TopicName, TopicPartition
 from parallax.domain.place import KeptEpoch, LogRange
+from parallax.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,9 @@ class ClusterReader(Protocol):
 
 class ClusterWriter(ClusterReader, Protocol):
     """A cluster that group offsets may be published to."""
+
+    def committed_each(self, groups: Collection[GroupName]) -> Mapping[GroupName, Commits | ConfigError]:
+        """`committed` of many groups; in the place of one that this client may not see, or a topic of it, stands why."""
 
     def dismiss(self, group: GroupName, instances: Collection[str]) -> None:
         """Take members out of a group by their instance ids; one that is at work joins again.

@@ -179,6 +179,8 @@ def test_an_open_transaction_s_commits_are_told_before_they_stand(
     producer.commit_transaction(BACK_WITHIN_S)
     poll_until(lambda: not writer.unsettled(group), BACK_WITHIN_S, "the transaction has ended")
     assert writer.committed(group)[place].next_offset == 7
+    never = GroupName(unique_name("group"))
+    assert writer.committed_each([group, never]) == {group: writer.committed(group), never: {}}
     consumer.close()
 
 

@@ -162,6 +162,17 @@ class Writer(FakeCluster):
     def committed(self, group: GroupName) -> Mapping[TopicPartition, GroupCommit]:
         return dict(super().committed(group))
 
+    def committed_each(
+        self, groups: Collection[GroupName]
+    ) -> Mapping[GroupName, Mapping[TopicPartition, GroupCommit] | ConfigError]:
+        found: dict[GroupName, Mapping[TopicPartition, GroupCommit] | ConfigError] = {}
+        for group in groups:
+            try:
+                found[group] = self.committed(group)
+            except ConfigError as error:
+                found[group] = error
+        return found
+
     def dismiss(self, group: GroupName, instances: Collection[str]) -> None:
         self._answer()
         self.members[group] -= len(self.own_instances.intersection(instances))

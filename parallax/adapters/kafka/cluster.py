@@ -14,6 +14,7 @@ from parallax.adapters.kafka.groups import (
     dismiss_members,
     list_groups,
     read_commits,
+    read_commits_of_each,
     read_unsettled,
     write_commits,
 )
@@ -32,7 +33,7 @@ from parallax.config.config import Cluster
 from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicName, TopicPartition
 from parallax.domain.place import KeptEpoch, LogRange
-from parallax.errors import ClusterUnavailableError
+from parallax.errors import ClusterUnavailableError, ConfigError
 from parallax.ports.clusters import GroupState, PositionTime, TopicInfo
 from parallax.runtime.deadline import Deadline
 
@@ -276,6 +277,16 @@ class KafkaCluster:
             ClusterUnavailableError: the cluster did not answer in time, or not for every partition.
         """
         return self._links.do(lambda link: read_commits(link, group))
+
+    def committed_each(
+        self, groups: Collection[GroupName]
+    ) -> Mapping[GroupName, Mapping[TopicPartition, GroupCommit] | ConfigError]:
+        """Every committed offset of each group, a coordinator's groups in one request; or why one may not be seen.
+
+        Raises:
+            ClusterUnavailableError: the cluster did not answer in time, or not for every group and partition.
+        """
+        return self._links.do(lambda link: read_commits_of_each(link, groups)) if groups else {}
 
     def unsettled(self, group: GroupName) -> frozenset[TopicPartition]:
         """Partitions whose committed offset an open transaction may replace.

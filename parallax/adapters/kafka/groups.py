@@ -15,7 +15,7 @@ from parallax.adapters.kafka.links import Link
 from parallax.adapters.kafka.next_generation_groups import ConsumerGroupDescribe
 from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import OWN_INSTANCE_PREFIX, GroupName, TargetOffset, TopicName, TopicPartition
-from parallax.errors import ConfigError, NotFoundError
+from parallax.errors import ClusterUnavailableError, ConfigError, NotFoundError
 from parallax.ports.clusters import GroupState
 
 _CLASSIC, _CONSUMER = "classic", "consumer"
@@ -133,6 +133,36 @@ def read_commits(link: Link, group: GroupName) -> Mapping[TopicPartition, GroupC
     answer = link.ask(link.coordinator(group), request, doing)
     link.check(answer.error_code, doing)
     return commits_of(link, group, answer.topics)
+
+
+def read_commits_of_each(
+    link: Link, groups: Collection[GroupName]
+) -> dict[GroupName, Mapping[TopicPartition, GroupCommit] | ConfigError]:
+    """Every committed offset of each group; in the place of one that may not be seen, or a topic of it, stands why.
+
+    Raises:
+        ClusterUnavailableError: no answer in time, or not for every group and partition.
+    """
+    refused: dict[GroupName, str] = {}
+    asked = OffsetFetchRequest.OffsetFetchRequestGroup
+    found: dict[GroupName, Mapping[TopicPartition, GroupCommit] | ConfigError] = {}
+    for node, names in link.by_coordinator(groups, refused).items():
+        request = OffsetFetchRequest(
+            groups=[asked(group_id=str(name), topics=None) for name in names], min_version=8, max_version=9
+        )
+        for answer in link.ask(node, request, f"reading the offsets of {len(names)} groups").groups:
+            group = GroupName(answer.group_id)
+            try:
+                link.check(answer.error_code, f"reading the offsets of group {group!r}")
+                found[group] = commits_of(link, group, answer.topics)
+            except ConfigError as error:
+                found[group] = error
+    found |= {group: ConfigError(reason) for group, reason in refused.items()}
+    if missing := set(groups) - found.keys():
+        raise ClusterUnavailableError(
+            f"{link.cluster}: reading the offsets of {len(groups)} groups: nothing came of group {min(missing)!r}"
+        )
+    return found
 
 
 def read_unsettled(link: Link, group: GroupName) -> frozenset[TopicPartition]:

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kafka.protocol.consumer import OffsetFetchRequest, OffsetFetchResponse
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
-from parallax.adapters.kafka.groups import commit_request, commits_of, read_commits, state_of
+from parallax.adapters.kafka.groups import (
+    commit_request,
+    commits_of,
+    read_commits,
+    read_commits_of_each,
+    state_of,
+)
 from parallax.adapters.kafka.librdkafka import DOWN_TIMEOUT_S
 from parallax.adapters.kafka.links import Link, Links, MovedError
 from parallax.config.config import Cluster
@@ -28,7 +35,7 @@ from parallax.domain.ids import (
 from parallax.errors import ClusterUnavailableError, ConfigError
 
 CLUSTER, GROUP = ClusterName("aggregate-a"), GroupName("riders")
-UNKNOWN_TOPIC, NOT_ALLOWED, UNSTABLE = 3, 29, 88
+UNKNOWN_TOPIC, NOT_COORDINATOR, NOT_ALLOWED, UNSTABLE = 3, 16, 29, 88
 LONG_MS = 20_000
 
 
@@ -70,6 +77,81 @@ def test_metadata_are_written_so_that_confluent_kafka_can_read_them() -> None:
     (part,) = topic.partitions
     assert (part.committed_offset, part.committed_leader_epoch) == (7, -1)
     assert part.committed_metadata == "where it went\0"
+
+
+class Coordinators(Link):
+    """Two coordinators; what they say is written and read as it is on the wire."""
+
+    def __init__(self, codes: Mapping[str, int]) -> None:
+        super().__init__(CLUSTER, Cluster(bootstrap_servers="127.0.0.1:1"), "test")
+        self.codes, self.asked = codes, list[list[str]]()
+
+    def by_coordinator(
+        self, groups: Collection[GroupName], refused: dict[GroupName, str] | None = None
+    ) -> dict[Any, list[GroupName]]:
+        assert refused is not None
+        refused |= {name: "not to be seen" for name in groups if name == "hidden"}
+        names = [name for name in groups if name not in refused]
+        return {0: names[::2], 1: names[1::2]}
+
+    def ask(self, node: Any, request: Any, doing: str) -> Any:  # noqa: ARG002 - as of `Link`
+        asked = OffsetFetchRequest.decode(bytes(request.encode(version=8)), version=8)
+        assert not asked.require_stable
+        assert all(group.topics is None for group in asked.groups)
+        self.asked.append([group.group_id for group in asked.groups])
+        of_group = OffsetFetchResponse.OffsetFetchResponseGroup
+        of_topic = of_group.OffsetFetchResponseTopics
+        of_part = of_topic.OffsetFetchResponsePartitions
+        groups = []
+        for name in self.asked[-1]:
+            part = of_part(
+                partition_index=len(name),
+                committed_offset=100 + len(name),
+                committed_leader_epoch=-1,
+                metadata="where it went",
+                error_code=self.codes.get(f"{name}'s partition", 0),
+            )
+            topics = [of_topic(name="trips", partitions=[part])]
+            groups.append(of_group(group_id=name, topics=topics, error_code=self.codes.get(name, 0)))
+        answer = OffsetFetchResponse(throttle_time_ms=0, groups=groups[self.codes.get("cut", 0) :])
+        return OffsetFetchResponse.decode(bytes(answer.encode(version=8)), version=8)
+
+
+def ask_two_coordinators(names: str, **codes: int) -> tuple[Coordinators, dict[GroupName, Any]]:
+    with closing(Coordinators({name.replace("_", "'s "): code for name, code in codes.items()})) as made:
+        return made, read_commits_of_each(made, [GroupName(name) for name in names.split()])
+
+
+def test_many_groups_are_read_with_one_request_to_each_coordinator() -> None:
+    coordinators, found = ask_two_coordinators("a bb ccc dddd")
+    assert coordinators.asked == [["a", "ccc"], ["bb", "dddd"]]
+    assert found == {
+        name: {
+            TopicPartition(TopicName("trips"), len(name)): GroupCommit(100 + len(name), -1, "where it went")
+        }
+        for name in ("a", "bb", "ccc", "dddd")
+    }
+
+
+def test_of_many_groups_those_that_may_not_be_seen_say_why() -> None:
+    _, found = ask_two_coordinators("a bb ccc hidden", bb=30, ccc_partition=NOT_ALLOWED)
+    assert {name for name, it in found.items() if isinstance(it, ConfigError)} == {"bb", "ccc", "hidden"}
+    assert len(found["a"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("codes", "kind"),
+    [
+        ({"bb": NOT_COORDINATOR}, MovedError),
+        ({"bb_partition": UNSTABLE}, ClusterUnavailableError),
+        ({"cut": 1}, ClusterUnavailableError),
+    ],
+)
+def test_of_many_groups_none_is_taken_for_one_that_never_committed(
+    codes: dict[str, int], kind: type[Exception]
+) -> None:
+    with pytest.raises(kind):
+        ask_two_coordinators("a bb", **codes)
 
 
 def test_a_topic_that_is_gone_is_left_out(link: Link) -> None:
