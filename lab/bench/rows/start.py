@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from lab.bench.cpu import cpu_s
 from lab.bench.data.batches import Shape, prepare
 from lab.bench.data.loading import fill
 from lab.bench.report import Measure, Round
@@ -39,8 +40,13 @@ class StartRow(Row):
                 try:
                     CopyWatch(stage, copier, topic, _PARTITIONS, ["aggregate-a"]).await_first_record()
                     taken_s = time.monotonic() - began
+                    used_s = cpu_s({side: copier.pids})[side]
                 finally:
                     copier.stop()
                 copier.clean_up()
-                play.tell(f"{side}: first record after {taken_s:.1f} s")
-                play.store.add(Round(side, number, (Measure(self.name, "s", "lower", taken_s),)))
+                play.tell(f"{side}: first record after {taken_s:.1f} s and {used_s:.1f} CPU s")
+                measures = (
+                    Measure(self.name, "s", "lower", taken_s),
+                    Measure(f"{self.name}: copier's CPU", "CPU s", "lower", used_s),
+                )
+                play.store.add(Round(side, number, measures))
