@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,6 +23,7 @@ from lab.stack.errors import ArtifactError
 from lab.stack.java import Java
 from lab.stack.truststore import trust_store_options
 from lab.stack.versions import JarSet
+from parallax.runtime.class_data import cache_directory
 
 Report = Callable[[str], None]
 
@@ -31,15 +32,6 @@ _POLL_S = 0.2
 _PROGRESS_EVERY_S = 10.0
 _FETCH_TIMEOUT_S = 1800
 _LOG_TAIL_CHARACTERS = 4000
-
-
-def cache_directory(environment: Mapping[str, str] | None = None) -> Path:
-    """Where fetched things are kept: PARALLAX_CACHE, or `parallax` under XDG_CACHE_HOME or ~/.cache."""
-    environment = os.environ if environment is None else environment
-    if chosen := environment.get("PARALLAX_CACHE"):
-        return Path(chosen).expanduser().absolute()
-    base = environment.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "parallax"
 
 
 def fetch_jars(jars: JarSet, java: Java, *, report: Report, cache: Path | None = None) -> Path:

@@ -6,13 +6,11 @@ next stack makes the archive of the list. A JVM passes over an archive that does
 
 from __future__ import annotations
 
-import hashlib
-import subprocess
-import tempfile
 from pathlib import Path
 
-from lab.stack.artifacts import Report, cache_directory, locked
+from lab.stack.artifacts import Report, locked
 from lab.stack.java import Java
+from parallax.runtime.class_data import cache_directory, dump, fingerprint
 
 _MAKE_TIMEOUT_S = 300
 _ANSWERED = "org/apache/kafka/common/requests/MetadataResponse"
@@ -33,7 +31,7 @@ def archive_options(
     """
     folder = cache or cache_directory() / "classes"
     folder.mkdir(parents=True, exist_ok=True)
-    stem = f"{jars.name}-{_fingerprint(java, jars)}"
+    stem = f"{jars.name}-{fingerprint(java.home, jars)}"
     archive = folder / f"{stem}.jsa"
     if archive.is_file():
         return _using(archive)
@@ -48,14 +46,6 @@ def _using(archive: Path) -> list[str]:
     return [f"-XX:SharedArchiveFile={archive}"]
 
 
-def _fingerprint(java: Java, jars: Path) -> str:
-    """Changes with the Java and with the order in which the folder lists its jars: a JVM compares class paths."""
-    library = (java.home / "lib" / "server" / "libjvm.so").resolve()
-    found = library.stat()
-    parts = [str(library), str(found.st_size), str(found.st_mtime_ns), str(jars), *map(str, jars.iterdir())]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
-
-
 def _lists(folder: Path, stem: str, whole_with: str) -> list[Path]:
     """Whole lists, the longest first."""
     found = sorted(folder.glob(f"{stem}-*.classes"), key=lambda path: path.stat().st_size, reverse=True)
@@ -66,19 +56,7 @@ def _make(archive: Path, java: Java, jars: Path, lists: list[Path], report: Repo
     if not lists:
         return False
     report(f"{jars.name}: making an archive of its classes, once")
-    with tempfile.TemporaryDirectory(prefix=f"{archive.stem}-", dir=archive.parent) as scratch:
-        made = Path(scratch) / archive.name
-        command = [str(java.executable), "-Xshare:dump", f"-XX:SharedClassListFile={lists[0]}"]
-        command += [f"-XX:SharedArchiveFile={made}", "-cp", f"{jars}/*"]
-        try:
-            code = subprocess.run(
-                command, capture_output=True, check=False, timeout=_MAKE_TIMEOUT_S
-            ).returncode
-            problem = f"exit code {code}" if code or not made.is_file() else ""
-        except subprocess.TimeoutExpired:
-            problem = f"not ready after {_MAKE_TIMEOUT_S} s"
-        if not problem:
-            made.rename(archive)
+    problem = dump(java.home, f"{jars}/*", lists[0], archive, timeout_s=_MAKE_TIMEOUT_S)
     # Where it failed, brokers start without, and list their classes anew: not each stack tries the same list again.
     for path in archive.parent.glob(f"{archive.stem}-*.classes"):
         path.unlink(missing_ok=True)

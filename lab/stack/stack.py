@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from lab.stack.artifacts import Report, cache_directory, fetch_jars
+from lab.stack.artifacts import Report, fetch_jars
 from lab.stack.cassandra_node import cassandra_spec
 from lab.stack.class_archive import archive_options
 from lab.stack.errors import StackStateError, UnknownProcessError
@@ -29,6 +29,7 @@ from lab.stack.services import apply_schema, service_specs, write_config
 from lab.stack.spec import StackSpec
 from lab.stack.steering import Steering
 from lab.stack.versions import load_versions
+from parallax.runtime.class_data import cache_directory
 
 _PARALLEL_OPERATIONS = 16
 

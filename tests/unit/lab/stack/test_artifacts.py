@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from lab.stack import artifacts, truststore
-from lab.stack.artifacts import cache_directory, fetch_jars
+from lab.stack.artifacts import fetch_jars
 from lab.stack.errors import ArtifactError, JavaNotFoundError
 from lab.stack.java import Java, find_java
 from lab.stack.truststore import jks, trust_store_options
 from lab.stack.versions import JarSet, load_versions
+from parallax.runtime.class_data import cache_directory
 
 JARS = JarSet("small", "1.2", "none", ("org.example:small:1.2",))
 # Stands in for Maven: leaves a jar, or fails, after a moment in which a second caller comes along.
