@@ -11,7 +11,7 @@ from lab.bench.data.loading import fill
 from lab.bench.report import Measure, Round
 from lab.bench.rows import Play, Row
 from lab.bench.rows.watch import CopyWatch
-from lab.bench.sides import BOTH, Copier, CopierOptions, Side
+from lab.bench.sides import BOTH, Copier, CopierOptions, Side, is_parallax
 
 _PARTITIONS = 4
 _RECORDS = 1_000
@@ -30,11 +30,13 @@ class StartRow(Row):
             for side in self.sides:
                 if play.store.has(side, number):
                     continue
-                topic = f"start-{side.replace('_', '-')}-{number}"
+                topic = _topic(side, number)
                 stage.create_topic("regional-a", topic, _PARTITIONS)
                 batches = prepare(Shape(variants=1))
                 fill(stage.bootstrap("regional-a"), topic, _PARTITIONS, [("start", batches, _RECORDS)])
-                copier = Copier(stage, side, [topic], CopierOptions())
+                # With other topics than before Parallax looks for 3 s whether another replicator copies: no restart does.
+                rounds = range(1, play.settings.rounds + 1) if is_parallax(side) else [number]
+                copier = Copier(stage, side, [_topic(side, item) for item in rounds], CopierOptions())
                 began = time.monotonic()
                 copier.start()
                 try:
@@ -50,3 +52,7 @@ class StartRow(Row):
                     Measure(f"{self.name}: copier's CPU", "CPU s", "lower", used_s),
                 )
                 play.store.add(Round(side, number, measures))
+
+
+def _topic(side: Side, number: int) -> str:
+    return f"start-{side.replace('_', '-')}-{number}"

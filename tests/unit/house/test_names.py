@@ -17,7 +17,6 @@ SHORT_LINES = 50
 
 REASONS_TO_BE_ALONE = {
     "lab.stack.guard": "run as a script, with the standard library alone",
-    "lab.bench.rows.start": "each row of the bench is a module",
     "lab.stack.steering.sitecustomize": "Python runs it by its name, before anything else",
     "parallax.__main__": "python -m parallax",
     "parallax.cli.connecting": "what completes names needs it, and the options need that",
