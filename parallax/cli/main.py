@@ -51,6 +51,7 @@ COMMANDS = {
     "serve": Entry("offsetsvc.command", "server", "serve"),
     "console": Entry("console.command", "console", "console"),
     "sync": Entry("syncjob.command", "replicator"),
+    "spark": Entry("parallax.cli.spark", "replicator"),
     "status": Entry("parallax.cli.status", "services", "status"),
     "doctor": Entry("parallax.cli.doctor", "services", "doctor"),
     "config": Entry("parallax.cli.configuration", "services"),

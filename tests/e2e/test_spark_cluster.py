@@ -15,7 +15,8 @@ import pytest
 
 from lab.stack.ports import HOST
 from lab.workload.topics import create_topic
-from parallax.adapters.spark.session import INSTALLED, find_java_home, java_home_for_spark
+from parallax.adapters.spark.jvm import INSTALLED
+from parallax.adapters.spark.session import find_java_home, java_home_for_spark
 from parallax.domain.ids import TopicName, TopicPartition
 from replicator.lease import shard_of
 from tests.support import Stack, poll_until

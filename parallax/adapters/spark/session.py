@@ -19,22 +19,18 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 
-import pyspark
 import structlog
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from parallax.adapters.spark import daemon
+from parallax.adapters.spark.jvm import SparkJvm, usual_jvm
 from parallax.errors import ConfigError, PreflightError
 from parallax.runtime.deadline import Deadline
 
 _log = structlog.get_logger(__name__)
-
-INSTALLED = Path(pyspark.__file__).parent
-"""The installed `pyspark` package, which is a Spark home too."""
 
 SPARE_SLOTS = 2
 """Task slots beyond the leases, so that a lease that Spark starts again needs not wait for another to end."""
@@ -58,7 +54,6 @@ _SET_BY_SPARK = {"SPARK_AUTH_SOCKET_TIMEOUT": "15", "SPARK_BUFFER_SIZE": "65536"
 _POLL_EVERY_S = 0.2
 _JVM_ENDS_WITHIN_S = 10.0
 
-_NEEDED_OF_HOME = ("bin", "jars")
 _VECTOR_MODULE = "jdk.incubator.vector"
 _MODULES = re.compile(r'^MODULES="([^"]*)"', re.MULTILINE)
 _VERSION_TIMEOUT_S = 30
@@ -181,17 +176,25 @@ class StartingSession:
 
     Sets the environment's variables that Spark's own launcher reads, where they are missing. To be closed in any case.
 
+    Args:
+        settings: of the session.
+        jvm: what a local master's JVM is started from, unless SPARK_HOME names another Spark; None: `usual_jvm`.
+
     Raises:
         ConfigError: there is no Java, or the master is a cluster's and has no secret.
     """
 
-    def __init__(self, settings: SessionSettings) -> None:
+    def __init__(self, settings: SessionSettings, jvm: SparkJvm | None = None) -> None:
         options, hidden = session_options(settings), hidden_options(settings)
         if settings.insecure and not is_local(settings.master):
             _log.warning("spark_insecure", master=settings.master)
         self._java_home = find_java_home()
         self._resources = ExitStack()
         launched = self._resources.enter_context(java_home_for_spark(self._java_home))
+        if is_local(settings.master) and "SPARK_HOME" not in os.environ:
+            jvm = jvm or usual_jvm(self._java_home)
+            os.environ["SPARK_HOME"] = str(jvm.home)
+            options["spark.driver.extraJavaOptions"] = " ".join([_LIGHT_JVM, *jvm.options])
         self._set_environment(settings, launched)
         self._context: Future[SparkContext] = Future()
         self._session: SparkSession | None = None
@@ -245,8 +248,6 @@ class StartingSession:
             os.environ.setdefault(name, value)
         if is_local(settings.master):
             os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-            if "SPARK_HOME" not in os.environ:
-                os.environ["SPARK_HOME"] = str(unpacked_spark_home())
         os.environ["JAVA_HOME"] = str(java_home)
 
     def _start(self, options: Mapping[str, str], hidden: Mapping[str, str]) -> None:
@@ -326,27 +327,6 @@ def local_slots(master: str) -> int | None:
     if not inside:
         return 1
     return (os.cpu_count() or 1) if inside == "*" else int(inside)
-
-
-def unpacked_spark_home() -> Path:
-    """A Spark home that has what the installed one has, but no `python/lib/pyspark.zip`.
-
-    Spark puts that archive before everything else on the path of each Python process it starts, and Python keeps no
-    bytecode of what it imports from an archive: each process compiled PySpark anew, which took 2.0 instead of 0.7
-    CPU seconds; an application with two regions starts nine such processes one after another. Where the archive is
-    missing they import the installed package, which is the same code.
-
-    The folder is kept until this process ends.
-    """
-    return Path(_folder().name)
-
-
-@cache
-def _folder() -> tempfile.TemporaryDirectory[str]:
-    folder = tempfile.TemporaryDirectory(prefix="parallax-spark-", ignore_cleanup_errors=True)
-    for name in _NEEDED_OF_HOME:
-        (Path(folder.name) / name).symlink_to(INSTALLED / name, target_is_directory=True)
-    return folder
 
 
 def find_java_home(environ: Mapping[str, str] | None = None) -> Path:

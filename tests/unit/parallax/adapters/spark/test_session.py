@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from pyspark import SparkConf
 
+from parallax.adapters.spark.jvm import INSTALLED, unpacked_spark_home
 from parallax.adapters.spark.session import (
-    INSTALLED,
     SPARE_SLOTS,
     SessionSettings,
     StartingSession,
@@ -24,7 +24,6 @@ from parallax.adapters.spark.session import (
     java_home_for_spark,
     local_slots,
     session_options,
-    unpacked_spark_home,
 )
 from parallax.errors import ConfigError, PreflightError
 from parallax.runtime.deadline import Deadline
