@@ -61,7 +61,7 @@ def offered(*words: str, shell: str = "bash", **environment: str) -> list[str]:
 def test_commands_and_their_options_are_offered() -> None:
     assert offered("gro") == ["groups"]
     assert offered("groups", "--pre") == ["--prefix"]
-    assert offered("config", "") == ["view", "check"]
+    assert offered("config", "") == ["view", "check", "schema"]
 
 
 @pytest.fixture
