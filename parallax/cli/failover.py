@@ -48,9 +48,10 @@ from parallax.cli.options import (
     ReasonOption,
     TimestampOption,
     WithinOption,
+    YesOption,
     timestamp_policy,
 )
-from parallax.cli.output import console, print_json, progress_bar
+from parallax.cli.output import confirm_by_name, console, print_json, progress_bar
 from parallax.config.config import load
 from parallax.domain.ids import GroupName, RegionName
 from parallax.domain.rights import Principal
@@ -65,6 +66,9 @@ from parallax.failover.selection import in_order, one_move, region_moves, side_b
 from parallax.ports.audit import operator_of
 from parallax.runtime.process import configure_logging, stopping
 from parallax.v1 import offsets_pb2 as pb
+
+_MOST_NAMED = 20
+"""Groups, before a region's name is asked for."""
 
 
 class _MoveByDefault(TyperGroup):
@@ -113,6 +117,7 @@ def move(
         ),
     ] = None,
     execute: ExecuteOption = False,
+    yes: YesOption = False,
     dry_run: DryRunOption = False,
     disaster: DisasterOption = False,
     accept_gaps: GapsOption = False,
@@ -149,7 +154,9 @@ def move(
     command = _Command(
         context,
         config,
+        region or group or "",
         execute,
+        yes,
         dry_run,
         _limits(
             kind, drain_timeout_s, catch_up_timeout_s, max_redelivered, within_s, accept_gaps=accept_gaps
@@ -178,6 +185,7 @@ def failback(
         ),
     ] = None,
     execute: ExecuteOption = False,
+    yes: YesOption = False,
     dry_run: DryRunOption = False,
     disaster: DisasterOption = False,
     accept_gaps: GapsOption = False,
@@ -205,7 +213,9 @@ def failback(
     command = _Command(
         context,
         config,
+        region or group or "",
         execute,
+        yes,
         dry_run,
         _limits(
             kind, drain_timeout_s, catch_up_timeout_s, max_redelivered, within_s, accept_gaps=accept_gaps
@@ -225,6 +235,7 @@ def rollback(
     group: GroupArgument,
     config: ConfigOption,
     execute: ExecuteOption = False,
+    yes: YesOption = False,
     disaster: Annotated[
         bool, typer.Option("--disaster", help="Decide without regions of the store that are gone.")
     ] = False,
@@ -236,6 +247,8 @@ def rollback(
     configure_logging(json=as_json)
     with open_outside(load(config), operator=operator_of(actor, reason)) as outside:
         plan = plan_rollback(outside, GroupName(group), disaster=disaster)
+        if execute and not plan.obstacles and not as_json:
+            confirm_by_name(group, [f"{group}: back to {plan.move.origin}, as it was"], yes=yes)
         record = roll_back(outside, plan) if execute else None
     if as_json:
         values = rollback_values(plan)
@@ -297,7 +310,9 @@ class _Command:
         self,
         context: typer.Context,
         config: Path,
+        about: str,
         execute: bool,
+        yes: bool,
         dry_run: bool,
         limits: MoveLimits,
         first: list[str],
@@ -312,7 +327,9 @@ class _Command:
         configure_logging(json=form is PlanFormat.JSON)
         self._context = context
         self._config = load(config)
+        self._about = about
         self._execute = execute
+        self._yes = yes
         self._limits = limits
         self._first = [GroupName(name) for name in first]
         self._at_once = at_once
@@ -353,6 +370,7 @@ class _Command:
         ) as everything:
             found = moves(everything, self._config.groups.chosen)
             ordered = {group: found[group] for group in in_order(found, self._first)}
+            self._confirm(ordered)
             with without(self._config, everything, lost_regions(found.values()), first=near) as outside:
                 done = self._carry_out(outside, ordered) if self._execute else self._plan(outside, ordered)
         if self._form is not PlanFormat.JSON:
@@ -362,6 +380,16 @@ class _Command:
                 )
         if self._left_out or not done:
             raise typer.Exit(1)
+
+    def _confirm(self, moves: dict[GroupName, Move]) -> None:
+        if not self._execute or not moves or self._form is PlanFormat.JSON:
+            return
+        lines = [
+            f"{group}: {move.origin} to {move.target}, {move.kind.value}" for group, move in moves.items()
+        ]
+        if len(lines) > _MOST_NAMED:
+            lines[_MOST_NAMED:] = [f"and {len(lines) - _MOST_NAMED} more groups"]
+        confirm_by_name(self._about, lines, yes=self._yes)
 
     def _plan(self, outside: Outside, moves: dict[GroupName, Move]) -> bool:
         """Show the plans; whether none is refused."""

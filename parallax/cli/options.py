@@ -135,6 +135,9 @@ ActorOption = Annotated[
         help="Whose command this is, for the audit. Default: the account and machine that it runs on.",
     ),
 ]
+YesOption = Annotated[
+    bool, typer.Option("--yes", help="Don't ask on a terminal for the name of what is about to move.")
+]
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Show the plan and change nothing: the default.")
 ]

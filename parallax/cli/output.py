@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,32 @@ def write_new(path: Path, text: str) -> None:
 def console() -> Console:
     """Standard output; wide where it is no terminal, so that scripts and logs get whole rows."""
     return Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+
+
+def on_a_terminal() -> bool:
+    """Whether somebody sits there who reads and types; a script's commands have one end or the other elsewhere."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def confirm_by_name(name: str, lines: Sequence[str], *, yes: bool) -> None:
+    """On a terminal, let whoever runs a command type what it is about to change.
+
+    Args:
+        name: has to be typed.
+        lines: what is about to be done.
+        yes: it was confirmed beforehand.
+
+    Raises:
+        RefusedError: something else was typed, or nothing.
+    """
+    if yes or not on_a_terminal():
+        return
+    out = Console(stderr=True)
+    for line in lines:
+        out.print(line, markup=False, highlight=False)
+    out.print(f"type {name} to go on: ", end="", markup=False, highlight=False)
+    if sys.stdin.readline().strip() != name:
+        raise RefusedError(f"that is not {name!r}: nothing was changed")
 
 
 def table(headings: str, *, title: str | None = None) -> Table:

@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 import parallax.cli.failover as commands
+from parallax.cli import output
 from parallax.cli.main import app
 from parallax.config.config import Config
 from parallax.domain.commits import GroupCommit, ObservedCommit
@@ -24,6 +25,7 @@ from parallax.domain.primary import Change, Mode, Stage
 from parallax.errors import (
     InvalidNameError,
     InvariantError,
+    RefusedError,
     StoreUnavailableError,
 )
 from parallax.failover.journal import Step
@@ -83,9 +85,11 @@ def run(
     # A logger would keep the runner's standard error, which ends with each command.
     monkeypatch.setattr(commands, "configure_logging", lambda **_options: None)
 
-    def invoke(*arguments: str) -> Any:
+    def invoke(*arguments: str, typed: str = "") -> Any:
         bench.world.now_ms += 1_000
-        result = CliRunner().invoke(app, [*arguments, "--config", str(tmp_path / "parallax.yaml")])
+        result = CliRunner().invoke(
+            app, [*arguments, "--config", str(tmp_path / "parallax.yaml")], input=typed
+        )
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         return result
@@ -197,6 +201,25 @@ def test_failover_failback_and_rollback_of_a_group(run: Run, bench: Bench) -> No
     assert bench.assignment().consumed_cluster == ON_B
     again = run("failover", "rollback", GROUP)
     assert (again.exit_code, "nothing to undo" in again.stdout) == (1, True)
+
+
+@pytest.mark.parametrize(("arguments", "name"), [((GROUP,), GROUP), (("--region", "a"), "a")])
+def test_on_a_terminal_the_name_is_typed_before_anything_moves(
+    run: Run, bench: Bench, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], name: str
+) -> None:
+    monkeypatch.setattr(output, "on_a_terminal", lambda: True)
+    wanted = ("failover", *arguments, "--to", "b", "--execute")
+    for typed in ("", "no\n", f"{name}x\n"):
+        with pytest.raises(RefusedError, match="nothing was changed"):
+            run(*wanted, typed=typed)
+    assert bench.client.service.primaries.get(GROUP) is None
+    moved = run(*wanted, typed=f"{name}\n")
+    assert f"{GROUP}: aggregate-a to aggregate-b, planned" in moved.stderr
+    assert bench.assignment().consumed_cluster == ON_B
+    with pytest.raises(RefusedError, match="nothing was changed"):
+        run("failover", "rollback", GROUP, "--execute", typed="\n")
+    assert run("failover", "rollback", GROUP, "--execute", "--yes").exit_code == 0
+    assert bench.assignment().consumed_cluster == ON_A
 
 
 def test_a_disaster_leaves_out_the_services_of_what_is_lost(
