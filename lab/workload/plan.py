@@ -13,7 +13,7 @@ class Phase:
 
     Attributes:
         records: how many; 0 makes an idle stretch.
-        seconds: spread evenly over this time; 0: as fast as possible.
+        seconds: spread evenly over this time; 0: as fast as possible, until all are acknowledged.
         history_s: the events happened evenly over the last ``history_s`` seconds (a backlog that arrives late);
             0: they happen when they are sent. It shows in the record timestamps.
     """

@@ -85,6 +85,21 @@ class Broker:
     def poll(self, _timeout_s: float) -> None:
         """Nothing but reports, which `flush` gives."""
 
+    def __len__(self) -> int:
+        return len(self._reports)
+
+
+class SlowBroker(Broker):
+    """A cluster that acknowledges one record at each poll, to a producer without transactions."""
+
+    def __call__(self, settings: dict[str, Any]) -> Broker:
+        assert "transactional.id" not in settings
+        return self
+
+    def poll(self, _timeout_s: float) -> None:
+        if self._reports:
+            self._reports.pop(0)()
+
 
 class Parent:
     """A channel to a parent that lives and says nothing."""
@@ -152,3 +167,24 @@ def test_an_abort_of_a_fenced_producer_ends_it(monkeypatch: pytest.MonkeyPatch) 
 def test_a_producer_that_was_fenced_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(KafkaException, match="fenced"):
         produced(monkeypatch, Broker(FATAL))
+
+
+def test_a_phase_begins_once_all_of_a_backlog_has_been_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "Producer", SlowBroker())
+    begun: list[tuple[int, int]] = []
+
+    class Watched(Parent):
+        def say(self, event: str, **fields: Any) -> None:
+            if event == "phase":
+                begun.append((fields["number"], made._figures()["acked"]))
+
+    made = TripProducer(
+        bootstrap_servers="",
+        topic="t",
+        region="a",
+        plan=Plan((Phase(20), Phase(5, seconds=0.05))),
+        channel=Watched(),  # type: ignore[arg-type] # stands in for a Channel
+    )
+    made.run()
+    assert begun == [(0, 0), (1, 20)]
+    assert made._figures()["acked"] == 25
