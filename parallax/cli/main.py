@@ -73,7 +73,7 @@ COMMANDS = {
     "drill": Entry("parallax.cli.drill", "services", "drill"),
     "topics": Entry("parallax.cli.topics", "services"),
     "acl": Entry("parallax.cli.acl", "services"),
-    "import": Entry("parallax.cli.import_", "services"),
+    "import": Entry("replicator.import_command", "services"),
     "completion": Entry("parallax.cli.completion", "services", "completion"),
     "audit-log": Entry("parallax.cli.audit_log", "services", "audit_log"),
 }

@@ -114,8 +114,8 @@ class Origins:
             first_ever = part.lineage_sequence == 0 and lineage.generation == 0
             told_to = floor[0] if floor is not None else (part.lineage_target_first if first_ever else 0)
             begins = int(rows[0].target_start if rows else part.last_run_target_end)
-            # A run log that was rebuilt goes on with what is there, whoever wrote it.
-            rebuilt = logged.entry.path == "layout" and floor is not None and floor[1] != lineage
+            # A run log that was rebuilt, or taken over, goes on with what is there, whoever wrote it.
+            rebuilt = logged.entry.path == "layout" and (floor is None or floor[1] != lineage)
             unread = not follows or logged.source in self.headless
             if told_to < begins and (rebuilt or unread):
                 known.unknown.append((told_to, begins))

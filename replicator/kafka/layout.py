@@ -184,6 +184,33 @@ def ensure_layout(
     return current
 
 
+def begin_layout(
+    config: Config, route: Route, admin: TopicAdmin, changes: Callable[[], Sequence[PartitionChange]]
+) -> LayoutRecord:
+    """Begin a route that was never copied with what is known of it: its first layout, whose snapshots hold these changes.
+
+    Args:
+        config: all configuration.
+        route: the route.
+        admin: the target cluster.
+        changes: asked once nobody else can write the layout. May raise: nothing is written then.
+
+    Raises:
+        RefusedError: the route has a layout.
+        RunLogError: its run log was written to.
+        FencedError: another process is changing the layout of the same route.
+        ClusterUnavailableError: the target cluster did not answer in time.
+    """
+    replicas = config.cluster(admin.cluster).replication_factor
+    admin.create(compacted_plan(LAYOUTS_TOPIC, replicas), Deadline.after_ms(_TIMEOUT_MS))
+    shards = config.replicator.shards_per_route
+    with change_of_layout(config, route) as writer:
+        found = changes()
+        if read_layout(config, route) is not None:
+            raise RefusedError(f"{admin.cluster}: {route} has a layout: it is copied already")
+        return _first(config, route, writer, _run_log(config, route, admin, None, shards), shards, found)
+
+
 def ensure_layouts(config: Config, routes: Sequence[Route], shards: int) -> dict[Route, int]:
     """The number of each route's layout, once it is cut into so many shards (`ensure_layout`).
 
@@ -224,16 +251,7 @@ def _changed(
     if current is not None and current.is_rebuilt:
         raise unfinished_rebuild(current, route)
     if current is None:
-        first = LayoutRecord(
-            FIRST_LAYOUT,
-            shards,
-            settled=True,
-            run_log=run_log.topic,
-            run_log_id=run_log.topic_id,
-            topics=topics_chosen(config, route),
-        )
-        writer.commit([*snapshots(config, route, first, {}), writer.layout_record(first)])
-        current = first
+        current = _first(config, route, writer, run_log, shards, ())
     if not current.settled:
         current = _move(config, route, writer, current, reached)
     if current.shards != shards:
@@ -250,6 +268,27 @@ def _changed(
         reached("announced")
         current = _move(config, route, writer, following, reached)
     return current
+
+
+def _first(
+    config: Config,
+    route: Route,
+    writer: Writer,
+    run_log: TopicInfo,
+    shards: int,
+    changes: Sequence[PartitionChange],
+) -> LayoutRecord:
+    """Write the first layout, and its shards' snapshots, which begin with these changes."""
+    first = LayoutRecord(
+        FIRST_LAYOUT,
+        shards,
+        settled=True,
+        run_log=run_log.topic,
+        run_log_id=run_log.topic_id,
+        topics=topics_chosen(config, route),
+    )
+    writer.commit([*snapshots(config, route, first, {}, changes), writer.layout_record(first)])
+    return first
 
 
 def topics_chosen(config: Config, route: Route) -> str:

@@ -175,12 +175,14 @@ class Harness:
         wanted = {partition: values for partition, values in expected.items() if values}
         poll_until(lambda: self.copied(topic) == wanted, PATIENCE_S, f"{wanted} in {topic or self.topic}")
 
-    def rows(self, shard: int = 0) -> dict[tuple[TopicPartition, Lineage], tuple[list[Run], list[LostRange]]]:
+    def rows(
+        self, shard: int = 0, config: Config | None = None
+    ) -> dict[tuple[TopicPartition, Lineage], tuple[list[Run], list[LostRange]]]:
         """What the run log says, in order."""
         found: dict[tuple[TopicPartition, Lineage], tuple[list[Run], list[LostRange]]] = defaultdict(
             lambda: ([], [])
         )
-        reader = KafkaRunLog(self.config(), self.route, shard)
+        reader = KafkaRunLog(config or self.config(), self.route, shard)
         for _, entry in reader.read(reader.start(), reader.end()):
             for part in entry.partitions:
                 runs, lost = found[topic_partition_of(part), lineage_of(part)]

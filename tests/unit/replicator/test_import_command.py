@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import json
 import stat
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from parallax.cli import audited
 from parallax.cli.main import app
-from parallax.config.config import load
-from parallax.domain.ids import ClusterName, TopicName
-from parallax.errors import ConfigError, RefusedError
+from parallax.config.config import Config, load
+from parallax.domain.audit import AuditStage
+from parallax.domain.ids import ClusterName, Route, SourceOffset, TargetOffset, TopicName, TopicPartition
+from parallax.domain.mirror_maker_positions import MirrorMakerWorkers
+from parallax.errors import ConfigError, ParallaxError, RefusedError, UnknownRouteError
+from parallax.ports.audit import Auditor
+from replicator import takeover_command
+from replicator.copying.takeover import TakenOver, Takeover
 from replicator.findings import Problem
 from replicator.graph_check import check_graph
+from replicator.kafka.takeover import TakeoverPlan
+from tests.memory.audit import MemoryAuditLog
 
 FILE = """\
 clusters = a, b
@@ -169,7 +179,7 @@ def test_what_is_kept_in_step_is_taken_over(tmp_path: Path) -> None:
     ],
 )
 def test_rules_of_access_are_copied_as_it_copies_them_where_that_can_be(
-    tmp_path: Path, line: str, verdict: str, enabled: bool
+    tmp_path: Path, line: str, verdict: str, *, enabled: bool
 ) -> None:
     out = tmp_path / "parallax.yaml"
     told = keys(run(tmp_path, f"{FILE}{line}\n", "--out", str(out), "--report", "json"))
@@ -207,3 +217,110 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["import", "mm2", str(tmp_path / "none")])
     assert isinstance(result.exception, ConfigError)
     assert "cannot be read" in str(result.exception)
+
+
+# --- positions --------------------------------------------------------------------------------------------------------
+
+CONFIG = """\
+regions:
+  a: {cluster: {bootstrap_servers: "none:1"}}
+  b: {cluster: {bootstrap_servers: "none:1"}}
+cassandra: {contact_points: ["none"]}
+routes: ["a->b"]
+"""
+ITEM = TopicPartition(TopicName("trips"), 0)
+
+
+class Work:
+    """A takeover that is asked nothing but whether it is one."""
+
+    at_work: ClassVar[list[str]] = []
+    kept: ClassVar[list[AuditStage]] = []
+    asked: ClassVar[list[str]] = []
+    audit = MemoryAuditLog()
+
+    def __init__(self, _config: Config, route: Route, workers: MirrorMakerWorkers, _open: object) -> None:
+        self.route, self.workers = route, workers
+
+    def plan(self) -> TakeoverPlan:
+        Work.asked.append("plan")
+        going_on = TakenOver(ITEM, Takeover.GOES_ON, SourceOffset(60), TargetOffset(70), 40)
+        return TakeoverPlan(self.route, Work.at_work, [going_on], ["heartbeats"])
+
+    def execute(self) -> TakeoverPlan:
+        Work.kept = [entry.stage for entry in Work.audit.entries()]
+        return self.plan()
+
+
+@pytest.fixture
+def take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    Work.at_work, Work.asked, Work.audit = [], [], MemoryAuditLog()
+    monkeypatch.setattr(takeover_command, "MirrorMakerTakeover", Work)
+    monkeypatch.setattr(audited, "open_auditor", lambda _config: nullcontext(Auditor(Work.audit, lambda: 7)))
+
+    def take(*options: str, text: str = FILE, config: str = CONFIG) -> Result:
+        path = tmp_path / "parallax.yaml"
+        path.write_text(config, encoding="utf-8")
+        return run(tmp_path, text, "--positions", "--config", str(path), *options)
+
+    return take
+
+
+def test_how_each_partition_goes_on_is_shown_and_nothing_is_changed(take: Callable[..., Result]) -> None:
+    result = take("-o", "json")
+    assert result.exit_code == 0, result.output
+    (row,) = json.loads(result.stdout)
+    assert (row["topic"], row["takeover"], row["source_next"], row["target_next"]) == (
+        "trips",
+        "goes on",
+        60,
+        70,
+    )
+    assert "nothing was changed" in result.stderr
+    assert "a->b does not copy heartbeats" in result.stderr
+    assert (Work.asked, Work.audit.entries()) == (["plan"], [])
+
+
+def test_it_is_written_on_somebodys_word_which_is_kept_before(take: Callable[..., Result]) -> None:
+    assert take("--execute", "--actor", "alice", "--reason", "ticket 7").exit_code == 0
+    assert Work.kept == [AuditStage.INTENDED]
+    done = Work.audit.entries()[-1]
+    assert (done.call, done.stage, done.after["route"]) == ("import mm2 --positions", AuditStage.DONE, "a->b")
+
+
+def test_while_mirror_maker_runs_its_positions_are_shown_and_the_exit_code_is_1(
+    take: Callable[..., Result],
+) -> None:
+    Work.at_work = ["1 of its workers are in group a-mm2"]
+    result = take()
+    assert result.exit_code == 1
+    assert "MirrorMaker 2 still runs: 1 of its workers are in group a-mm2" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "text", "config", "error", "why"),
+    [
+        ((), FILE.replace("Identity", "Default"), CONFIG, RefusedError, "Give the route the same 'naming'"),
+        (("--route", "b->a"), FILE, CONFIG, UnknownRouteError, "enables no flow b->a"),
+        ((), FILE, CONFIG.replace("a->b", "b->a"), UnknownRouteError, "a->b is not configured"),
+        ((), FILE + "a->b.name = ${env:NAME}\n", CONFIG, ConfigError, "give it by --connector"),
+    ],
+)
+def test_what_can_not_be_taken_over_is_refused_before_a_cluster_is_asked(
+    take: Callable[..., Result],
+    options: tuple[str, ...],
+    text: str,
+    config: str,
+    error: type[ParallaxError],
+    why: str,
+) -> None:
+    result = take(*options, text=text, config=config)
+    assert isinstance(result.exception, error)
+    assert why in str(result.exception)
+    assert Work.asked == []
+
+
+def test_positions_need_a_configuration_and_their_options_go_with_them(tmp_path: Path) -> None:
+    result = run(tmp_path, FILE, "--positions")
+    assert isinstance(result.exception, ConfigError)
+    assert run(tmp_path, FILE, "--execute").exit_code == 2
