@@ -36,9 +36,9 @@ _MOST_BYTES = 1024 * 1024
 _REFRESH_S = 300.0
 """Keys that an issuer has taken back are refused so much later at most."""
 _MAX_AGE_S = 86_400.0
-_FLOOR_S = 10.0
+_FLOOR_S = 1.0
 """Between two fetches, whatever tokens name: whoever sends nonsense makes no load for the issuer."""
-_PATIENCE_S = 2.0
+_PATIENCE_S = 3.0
 _FETCH_TIMEOUT_S = 5.0
 """For each answer of the network's, and for all of them: an issuer that drips keeps no key alive that it took back."""
 _MOST_WAITING = 4
@@ -67,10 +67,11 @@ class KeySet(Protocol):
     """Where keys are found. Safe to use from many threads."""
 
     def find(self, key_id: str | None) -> Keys:
-        """The keys of that id; all that there are for a token without.
+        """The keys of that id; all that there are for a token without. None: the issuer has none, as of this call.
 
         Raises:
-            UnavailableError: they could not be fetched yet, or just now; the same call may succeed later.
+            UnavailableError: they could not be fetched yet, or anew for an id that is not known; the same call may
+                succeed later.
             UnauthenticatedError: those that are known are too old to prove anything.
         """
 
@@ -104,13 +105,18 @@ class FileKeys:
 
 
 class FetchedKeys:
-    """Keys behind an address. A call waits for a fetch only if its token names a key that is not known, and not for long.
+    """Keys behind an address.
+
+    A call waits for a fetch only if its token names a key that is not known, and not for long. That there is no such key
+    is said by a document alone that was fetched after the call came: an issuer that changes its key and signs with the new
+    one at once is believed, whatever others have asked for in the moment before.
 
     Args:
         fetch: fetches the document; raises whatever it likes.
         max_age_s: keys that could not be fetched again for so long prove nobody any more.
         clock: seconds, monotonic.
         patience_s: how long a call may wait.
+        rest: sleeps so many seconds, until the next fetch is allowed.
     """
 
     def __init__(
@@ -120,8 +126,9 @@ class FetchedKeys:
         max_age_s: float = _MAX_AGE_S,
         clock: Callable[[], float] = time.monotonic,
         patience_s: float = _PATIENCE_S,
+        rest: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._fetch = fetch
+        self._fetch, self._rest = fetch, rest
         self._max_age_s = max_age_s
         self._clock = clock
         self._patience_s = patience_s
@@ -140,19 +147,17 @@ class FetchedKeys:
         found = _named(keys, key_id) if age_s <= self._max_age_s else ()
         if found:
             return found
-        fetching = self._refresh(after_s=_FLOOR_S)
-        slow = fetching is not None and not self._ends(fetching)
+        is_fresh = self._fetched_after(self._clock(), key_id)
         keys, age_s = self._known()
         if self._max_age_s < age_s < float("inf"):
             raise UnauthenticatedError(
                 f"the issuer's keys are {age_s:.0f} s old and may be {self._max_age_s:.0f} s at most "
                 f"(service.auth.jwt.keys_max_age_s): they can't be fetched again: {self._problem}"
             )
-        if slow:
-            raise UnavailableError("the issuer of tokens is slow to give its keys: try again")
-        if not keys:
+        found = _named(keys, key_id)
+        if not found and not is_fresh:
             raise UnavailableError(f"the issuer's keys can't be fetched: {self._problem}")
-        return _named(keys, key_id)
+        return found
 
     def age_ms(self) -> float | None:
         """See `KeySet.age_ms`. Whoever asks keeps them young, though no call comes."""
@@ -165,16 +170,25 @@ class FetchedKeys:
         fetched = self._fetched
         return ((), float("inf")) if fetched is None else (fetched[1], self._clock() - fetched[0])
 
-    def _ends(self, fetching: threading.Event) -> bool:
-        """Wait for a fetch, within patience; whether it has ended.
+    def _fetched_after(self, came_s: float, key_id: str | None) -> bool:
+        """Wait for keys that are younger than a call, or for the one that it needs; False: they can't be fetched.
 
         Raises:
-            UnavailableError: enough others wait.
+            UnavailableError: the issuer is slow, or enough others wait for it.
         """
         if not self._waiting.acquire(blocking=False):
             raise UnavailableError("the issuer's keys are being fetched: try again")
         try:
-            return fetching.wait(self._patience_s)
+            give_up_at_s = time.monotonic() + self._patience_s
+            while self._began_s < came_s or self._under_way is not None:
+                fetching = self._refresh(after_s=_FLOOR_S)
+                if fetching is None:
+                    self._rest(max(0.0, self._began_s + _FLOOR_S - self._clock()))
+                elif not fetching.wait(max(0.0, give_up_at_s - time.monotonic())):
+                    raise UnavailableError("the issuer of tokens is slow to give its keys: try again")
+                if _named(self._known()[0], key_id):
+                    break
+            return self._fetched is not None and self._fetched[0] >= came_s
         finally:
             self._waiting.release()
 

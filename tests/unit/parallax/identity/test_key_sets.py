@@ -68,6 +68,36 @@ def test_an_unknown_key_is_looked_for_but_not_all_the_time(document: Document) -
     assert document.fetches == 2
 
 
+def test_a_key_that_signs_at_once_is_found_though_somebody_has_just_asked_for_nonsense(
+    document: Document,
+) -> None:
+    now_s, rests_s = [0.0], list[float]()
+
+    def rest(seconds: float) -> None:
+        rests_s.append(round(seconds, 3))
+        now_s[0] += seconds
+
+    keys = FetchedKeys(document.fetch, clock=lambda: now_s[0], rest=rest)
+    assert found(keys, "first") == ["first"]
+    now_s[0] = 5.0
+    assert found(keys, "nonsense") == []
+    document.issuer.keys = {"second": KEYS["second"]}
+    now_s[0] = 5.25
+    assert found(keys, "second") == ["second"]
+    assert (document.fetches, rests_s) == (3, [0.75])
+
+
+def test_an_unknown_key_is_not_refused_while_the_issuer_is_away(document: Document) -> None:
+    now_s = [0.0]
+    keys = FetchedKeys(document.fetch, clock=lambda: now_s[0])
+    assert found(keys, "first") == ["first"]
+    document.away = True
+    now_s[0] = 5.0
+    with pytest.raises(UnavailableError, match="connection refused"):
+        keys.find("second")
+    assert found(keys, "first") == ["first"]
+
+
 def test_keys_that_were_taken_back_are_forgotten(document: Document) -> None:
     now_s = [0.0]
     keys = FetchedKeys(document.fetch, clock=lambda: now_s[0])
