@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from parallax.domain.primary import NO_NUMBER, PrimaryDecision, outlived
 from parallax.domain.progress import Progress
 from parallax.ports.groups import NamePage, OperationNote, OperationPlace, PrimaryLog, Reach
 
-_Key = tuple[GroupName, ClusterName, TopicPartition]
+_Side = tuple[GroupName, ClusterName]
 
 
 def on_page(names: Sequence[GroupName], page: NamePage) -> list[GroupName]:
@@ -31,9 +32,11 @@ class MemoryGroupStore:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._groups: set[GroupName] = set()
-        self._progress: dict[tuple[GroupName, TopicName, int], tuple[int, Progress | None]] = {}
-        self._observed: dict[_Key, ObservedCommit] = {}
-        self._published: dict[_Key, PublishedOffset] = {}
+        self._progress: dict[tuple[GroupName, TopicName], dict[int, tuple[int, Progress | None]]] = (
+            defaultdict(dict)
+        )
+        self._observed: dict[_Side, dict[TopicPartition, ObservedCommit]] = defaultdict(dict)
+        self._published: dict[_Side, dict[TopicPartition, PublishedOffset]] = defaultdict(dict)
         self._empty_since_ms: dict[GroupName, int] = {}
         self._voided_at_ms: dict[tuple[str, GroupName, ClusterName, TopicPartition], int] = {}
 
@@ -56,8 +59,8 @@ class MemoryGroupStore:
         with self._lock:
             return {
                 partition: replace(stored, moved_at_ms=moved_at_ms)
-                for (of_group, of_topic, partition), (moved_at_ms, stored) in self._progress.items()
-                if (of_group, of_topic) == (group, topic) and stored is not None
+                for partition, (moved_at_ms, stored) in self._progress[group, topic].items()
+                if stored is not None
             }
 
     def save_progress(
@@ -66,24 +69,22 @@ class MemoryGroupStore:
         """Replace the progress of the partitions named; others keep theirs."""
         with self._lock:
             self._groups.add(group)
+            stored = self._progress[group, topic]
             for partition, item in progress.items():
-                key = (group, topic, partition)
-                moved_before_ms = self._progress.get(key, (-1, None))[0]
-                if moved_at_ms >= moved_before_ms:
-                    self._progress[key] = (moved_at_ms, item)
+                if moved_at_ms >= stored.get(partition, (-1, None))[0]:
+                    stored[partition] = (moved_at_ms, item)
 
     def void_progress(self, group: GroupName, topic: TopicName, partitions: Collection[int]) -> None:
         """Forget it: the group was rewound. Only a later move counts again."""
         with self._lock:
-            for partition in partitions:
-                key = (group, topic, partition)
-                if key in self._progress:
-                    self._progress[key] = (self._progress[key][0], None)
+            stored = self._progress[group, topic]
+            for partition in stored.keys() & set(partitions):
+                stored[partition] = (stored[partition][0], None)
 
     def observed(self, group: GroupName, cluster: ClusterName) -> Sequence[ObservedCommit]:
         """The group's commits as last seen on the cluster, by partition."""
         with self._lock:
-            found = [item for key, item in self._observed.items() if key[:2] == (group, cluster)]
+            found = list(self._observed[group, cluster].values())
         return sorted(found, key=lambda item: item.topic_partition)
 
     def save_observed(self, commits: Sequence[ObservedCommit]) -> None:
@@ -91,28 +92,28 @@ class MemoryGroupStore:
         with self._lock:
             for item in commits:
                 self._groups.add(item.group)
-                key = (item.group, item.cluster, item.topic_partition)
-                stored = self._observed.get(key)
+                side = (item.group, item.cluster)
+                stored = self._observed[side].get(item.topic_partition)
                 newest_ms = -1 if stored is None else stored.observed_at_ms
                 if item.observed_at_ms >= newest_ms and self._is_after_void(
-                    "observed", key, item.observed_at_ms
+                    "observed", side, item.topic_partition, item.observed_at_ms
                 ):
-                    self._observed[key] = item
+                    self._observed[side][item.topic_partition] = item
 
     def void_observed(self, commits: Collection[ObservedCommit]) -> None:
         """Forget what was seen; what was seen later is kept."""
         with self._lock:
             for item in commits:
-                key = (item.group, item.cluster, item.topic_partition)
-                stored = self._observed.get(key)
-                self._void("observed", key, item.observed_at_ms)
+                side = (item.group, item.cluster)
+                stored = self._observed[side].get(item.topic_partition)
+                self._void("observed", side, item.topic_partition, item.observed_at_ms)
                 if stored is not None and stored.observed_at_ms <= item.observed_at_ms:
-                    del self._observed[key]
+                    del self._observed[side][item.topic_partition]
 
     def published(self, group: GroupName, cluster: ClusterName) -> Sequence[PublishedOffset]:
         """What was last published for the group on the cluster, by partition."""
         with self._lock:
-            found = [item for key, item in self._published.items() if key[:2] == (group, cluster)]
+            found = list(self._published[group, cluster].values())
         return sorted(found, key=lambda item: item.topic_partition)
 
     def save_published(self, offsets: Sequence[PublishedOffset]) -> None:
@@ -120,23 +121,23 @@ class MemoryGroupStore:
         with self._lock:
             for item in offsets:
                 self._groups.add(item.group)
-                key = (item.group, item.progress.cluster, item.topic_partition)
-                stored = self._published.get(key)
+                side = (item.group, item.progress.cluster)
+                stored = self._published[side].get(item.topic_partition)
                 newest_ms = -1 if stored is None else stored.published_at_ms
                 if item.published_at_ms >= newest_ms and self._is_after_void(
-                    "published", key, item.published_at_ms
+                    "published", side, item.topic_partition, item.published_at_ms
                 ):
-                    self._published[key] = item
+                    self._published[side][item.topic_partition] = item
 
     def void_published(self, offsets: Collection[PublishedOffset]) -> None:
         """Forget what was published; what was published later is kept."""
         with self._lock:
             for item in offsets:
-                key = (item.group, item.progress.cluster, item.topic_partition)
-                stored = self._published.get(key)
-                self._void("published", key, item.published_at_ms)
+                side = (item.group, item.progress.cluster)
+                stored = self._published[side].get(item.topic_partition)
+                self._void("published", side, item.topic_partition, item.published_at_ms)
                 if stored is not None and stored.published_at_ms <= item.published_at_ms:
-                    del self._published[key]
+                    del self._published[side][item.topic_partition]
 
     def empty_since(self) -> Mapping[GroupName, int]:
         """Groups that were noted to have no commit anywhere, and since when."""
@@ -158,25 +159,27 @@ class MemoryGroupStore:
         self.note_alive(group)
         with self._lock:
             self._groups.discard(group)
-            for place in [key for key in self._progress if key[0] == group]:
-                if self._progress[place][0] <= at_ms:
-                    self._progress[place] = (self._progress[place][0], None)
-            self._observed = {
-                key: item
-                for key, item in self._observed.items()
-                if key[0] != group or item.observed_at_ms > at_ms
-            }
-            self._published = {
-                key: item
-                for key, item in self._published.items()
-                if key[0] != group or item.published_at_ms > at_ms
-            }
+            for place in [place for place in self._progress if place[0] == group]:
+                for partition, (moved_at_ms, _) in list(self._progress[place].items()):
+                    if moved_at_ms <= at_ms:
+                        self._progress[place][partition] = (moved_at_ms, None)
+            for side in [side for side in self._observed if side[0] == group]:
+                self._observed[side] = {
+                    place: item for place, item in self._observed[side].items() if item.observed_at_ms > at_ms
+                }
+            for side in [side for side in self._published if side[0] == group]:
+                self._published[side] = {
+                    place: item
+                    for place, item in self._published[side].items()
+                    if item.published_at_ms > at_ms
+                }
 
-    def _void(self, table: str, key: _Key, at_ms: int) -> None:
-        self._voided_at_ms[table, *key] = max(at_ms, self._voided_at_ms.get((table, *key), -1))
+    def _void(self, table: str, side: _Side, place: TopicPartition, at_ms: int) -> None:
+        key = (table, *side, place)
+        self._voided_at_ms[key] = max(at_ms, self._voided_at_ms.get(key, -1))
 
-    def _is_after_void(self, table: str, key: _Key, at_ms: int) -> bool:
-        return at_ms > self._voided_at_ms.get((table, *key), -1)
+    def _is_after_void(self, table: str, side: _Side, place: TopicPartition, at_ms: int) -> bool:
+        return at_ms > self._voided_at_ms.get((table, *side, place), -1)
 
 
 class MemoryPrimaryStore:
