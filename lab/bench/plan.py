@@ -14,6 +14,7 @@ from lab.bench.rows.moves import MoveRow
 from lab.bench.rows.operators import OperatorsRow
 from lab.bench.rows.start import StartRow
 from lab.bench.rows.steady import SteadyRow
+from lab.bench.rows.sync_groups import SyncGroupsRow
 from lab.bench.sides import BOTH, WITH_EXACTLY_ONCE, WITH_PACES, WITH_PLAIN_TEXT, WITH_RECORD_PATH
 
 _WINDOW_S = 30.0
@@ -66,6 +67,7 @@ FULL: Mapping[str, Row] = {
         "a group moves, one of two sources idle", {"a": 10_000, "b": 100}, {"a": 0.1, "b": 1.0}, idle=("b",)
     ),
     "many-groups": ManyGroupsRow("50 groups of 10 partitions move"),
+    "sync-groups": SyncGroupsRow("10,000 groups of 10 partitions are synced"),
     "start": StartRow("start of the process to first record", sides=WITH_EXACTLY_ONCE),
     "freshness": FreshnessRow("a commit's way to the other cluster"),
     **{

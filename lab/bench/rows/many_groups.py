@@ -69,7 +69,7 @@ class ManyGroupsRow(Row):
             return
         row = replace(self, groups=5, topics=1, records=50) if play.settings.smoke else self
         topics = [f"{slug(self.name)}-{number}" for number in range(row.topics)]
-        _fill(play.stage, row, topics)
+        fill_topics(play.stage, topics, row.partitions, row.records)
         for number in missing:
             found = {
                 kind: _moved(row, play, topics, f"{kind}-{number}", disaster=kind == "disaster")
@@ -144,15 +144,21 @@ def moved_there(metadata: str) -> bool:
         return False
 
 
-def _fill(stage: BenchStage, row: ManyGroupsRow, topics: Sequence[str]) -> None:
+def fill_topics(stage: BenchStage, topics: Sequence[str], partitions: int, records: int) -> None:
     """Records of two sources in every partition; values don't matter."""
     for region in ("a", "b"):
         cluster = f"regional-{region}"
         producer = Producer({"bootstrap.servers": stage.bootstrap(cluster), "log_level": 3})
         for topic in topics:
-            stage.create_topic(cluster, topic, row.partitions)
-            for number in range(row.records * row.partitions):
-                producer.produce(topic, f"{region}:{number}".encode(), partition=number % row.partitions)
+            stage.create_topic(cluster, topic, partitions)
+            for number in range(records * partitions):
+                while True:
+                    try:
+                        producer.produce(topic, f"{region}:{number}".encode(), partition=number % partitions)
+                    except BufferError:
+                        producer.poll(1.0)
+                    else:
+                        break
                 producer.poll(0)
         if left := producer.flush(_COPIED_WITHIN_S):
             raise BenchError(f"{cluster}: {left} records were not acknowledged")
@@ -172,7 +178,9 @@ def _moved(
         services = start_services(stage, copier, clean_up)
         for topic in topics:
             copier.await_topic(topic, [_ORIGIN, _TARGET], _COPIED_WITHIN_S)
-        ends = {topic: _await_copied(stage, copier, row, topic) for topic in topics}
+        ends = {
+            topic: await_copied(stage, copier, topic, row.partitions, 2 * row.records) for topic in topics
+        }
         for turn, (group, topic) in enumerate(groups.items(), start=1):
             share = turn / (row.groups + 1)
             commit_as(stage, group, topic, {part: int(end * share) for part, end in ends[topic].items()})
@@ -191,16 +199,16 @@ def _moved(
         return _timed(row, stage, copier, list(groups), passive, disaster=disaster)
 
 
-def _await_copied(stage: BenchStage, copier: Copier, row: ManyGroupsRow, topic: str) -> dict[int, int]:
-    """The ends of the topic's partitions at the origin, once both clusters have all records."""
+def await_copied(
+    stage: BenchStage, copier: Copier, topic: str, partitions: int, records: int
+) -> dict[int, int]:
+    """The ends of the topic's partitions at the origin, once both clusters have so many records of each."""
     found: dict[str, dict[int, int]] = {}
-    asking = {name: EndOffsets(stage.bootstrap(name), topic, row.partitions) for name in (_ORIGIN, _TARGET)}
+    asking = {name: EndOffsets(stage.bootstrap(name), topic, partitions) for name in (_ORIGIN, _TARGET)}
 
     def copied() -> bool:
         found.update({name: ends.ask() or {} for name, ends in asking.items()})
-        return all(
-            sum(end >= 2 * row.records for end in ends.values()) == row.partitions for ends in found.values()
-        )
+        return all(sum(end >= records for end in ends.values()) == partitions for ends in found.values())
 
     copier.await_true(copied, _COPIED_WITHIN_S, f"{topic} was not copied")
     return found[_ORIGIN]
