@@ -31,8 +31,9 @@ class ClusterSnapshot:
 
     Attributes:
         assigned: by group, the topics of which its members have partitions.
-        refused: groups that may not be seen there: to them the cluster is as if it were away.
         read_at_ms: when the reading began, milliseconds since the Unix epoch.
+        refused: groups that may not be seen there: to them the cluster is as if it were away.
+        resting: groups that were not read: nothing at all is known of them.
     """
 
     topic_ids: Mapping[TopicName, TopicId]
@@ -41,14 +42,19 @@ class ClusterSnapshot:
     assigned: Mapping[GroupName, frozenset[TopicName]]
     read_at_ms: int
     refused: frozenset[GroupName] = frozenset()
+    resting: frozenset[GroupName] = frozenset()
+
+    def as_seen_for(self, group: GroupName) -> ClusterSnapshot | None:
+        """The snapshot; None for a group that may not be seen, or was not read."""
+        return None if group in self.refused or group in self.resting else self
 
 
 def as_seen_for(
     group: GroupName, snapshots: Mapping[ClusterName, ClusterSnapshot | None]
 ) -> Mapping[ClusterName, ClusterSnapshot | None]:
-    """The snapshots, None where the group may not be seen."""
+    """The snapshots, None where nothing is known of the group."""
     return {
-        name: None if snapshot is None or group in snapshot.refused else snapshot
+        name: None if snapshot is None else snapshot.as_seen_for(group)
         for name, snapshot in snapshots.items()
     }
 
@@ -106,22 +112,33 @@ class ClusterWatch:
         self._reading: Future[ClusterSnapshot] | None = None
         self._away = False
         self._told_refused: set[GroupName] = set()  # of groups that are known now
-        self._partitions: Mapping[GroupName, int] = {}
+        self._partitions: dict[GroupName, int] = {}
 
     @property
     def cluster(self) -> ClusterName:
         """The cluster's name."""
         return self.writer.cluster
 
-    def begin(self, wanted: Callable[[GroupName], bool], known: frozenset[GroupName]) -> None:
+    @property
+    def away(self) -> bool:
+        """Whether the cluster did not answer the last time."""
+        return self._away
+
+    def begin(
+        self,
+        wanted: Callable[[GroupName], bool],
+        known: frozenset[GroupName],
+        resting: frozenset[GroupName] = frozenset(),
+    ) -> None:
         """Start to read, unless an earlier read goes on.
 
         Args:
             wanted: which of the cluster's groups are of interest.
             known: groups to ask for even if the cluster does not list them.
+            resting: groups that are not to be read.
         """
         if self._reading is None:
-            self._reading = self._thread.submit(self._read, wanted, known, self._now_ms())
+            self._reading = self._thread.submit(self._read, wanted, known, resting, self._now_ms())
 
     def result(self) -> ClusterSnapshot | None:
         """What was read; None if the cluster is away."""
@@ -155,19 +172,27 @@ class ClusterWatch:
         self._away = True
 
     def _read(
-        self, wanted: Callable[[GroupName], bool], known: frozenset[GroupName], at_ms: int
+        self,
+        wanted: Callable[[GroupName], bool],
+        known: frozenset[GroupName],
+        resting: frozenset[GroupName],
+        at_ms: int,
     ) -> ClusterSnapshot:
         topic_ids = {name: info.topic_id for name, info in self.writer.topics().items()}
-        listed = self.writer.groups(wanted)
+        listed = [
+            state for state in self.writer.groups(wanted, resting=resting) if state.group not in resting
+        ]
         refused = frozenset(state.group for state in listed if state.refused)
         states = {state.group: state for state in listed if not state.refused}
-        groups = sorted(known.union(states) - refused)
-        self._told_refused.intersection_update(groups)
+        groups = sorted(known.union(states) - refused - resting)
+        self._told_refused.intersection_update(resting.union(groups))
         found: dict[GroupName, Commits | ConfigError] = {}
         for answer in self._askers.map(self.writer.committed_each, in_parts(groups, self._partitions)):
             found |= answer
         commits = {group: it for group, it in found.items() if not isinstance(it, ConfigError)}
-        self._partitions = {group: len(offsets) for group, offsets in commits.items()}
+        self._partitions.update((group, len(offsets)) for group, offsets in commits.items())
+        if len(self._partitions) > 2 * (len(groups) + len(resting)):
+            self._partitions = {group: len(offsets) for group, offsets in commits.items()}
         self._tell_refused({group: it for group, it in found.items() if isinstance(it, ConfigError)})
         return ClusterSnapshot(
             topic_ids,
@@ -178,6 +203,7 @@ class ClusterWatch:
             assigned={group: states[group].assigned for group in commits if group in states},
             read_at_ms=at_ms,
             refused=refused.union(found.keys() - commits.keys()),
+            resting=resting,
         )
 
     def _tell_refused(self, refused: Mapping[GroupName, ConfigError]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -39,12 +39,16 @@ from syncjob.status import FAILED_GROUPS
 _log = structlog.get_logger(__name__)
 
 _GROUPS_AT_ONCE = 8
+_OFFSETS_LOGGED = 10
+"""In one line, whose count of partitions says whether there are more."""
 _DAY_MS = 86_400_000
 _DECIDED_EVERY_S = 3_600.0
 """How often it is asked which groups were ever decided about: those without anything else matter for being forgotten alone."""
 WRITE_WITHIN_MS = 3_000
 """So old at most is what is known of a group's primary, and of its commits at the target, when offsets are written there. Reads take
 milliseconds."""
+
+_UNPUBLISHABLE = frozenset(reason.value for reason in UNPUBLISHABLE)
 
 Ask = Callable[[GroupName, Pair, Sequence[TopicName]], Mapping[TopicPartition, ResumeAnswer]]
 """Asks the offset service where each partition of the topics resumes (`parallax.client.answer.ask` with a client)."""
@@ -55,11 +59,14 @@ class CycleReport:
     """What a cycle did.
 
     Attributes:
+        decisions: about every group, those that stand still included.
         failures: by group, why nothing could be decided.
         away: clusters that did not answer.
         empty: groups without a commit, a member or a report in any cluster, all of which answered.
         unconfirmed: commits that have gone back, or are gone, and are not believed yet to be.
         export_problem: why checkpoints for MirrorMaker 2's clients could not be written; empty: they could.
+        standing: groups about which nothing was decided anew, and what was decided before.
+        made: the decisions of this cycle, about all other groups; None: all.
     """
 
     decisions: tuple[Decision, ...]
@@ -70,24 +77,36 @@ class CycleReport:
     empty: tuple[GroupName, ...] = ()
     unconfirmed: int = 0
     export_problem: str = ""
+    standing: Mapping[GroupName, Kept] = field(default_factory=dict)
+    made: tuple[Decision, ...] | None = None
+
+    @property
+    def decided(self) -> tuple[Decision, ...]:
+        """The decisions of this cycle."""
+        return self.decisions if self.made is None else self.made
 
     @property
     def counts(self) -> dict[str, int]:
         """How many decisions there were of each reason, and what else happened, by name."""
-        counted = Counter(decision.reason.value for decision in self.decisions)
+        counted = Counter(decision.reason.value for decision in self.decided)
+        for kept in self.standing.values():
+            counted.update(kept.reasons)
         return {**counted, "moves": self.moves, "rewinds": self.rewinds, FAILED_GROUPS: len(self.failures)}
 
     @property
     def unpublished(self) -> dict[str, int]:
         """How many groups have something that can't be published, by reason; `FAILED_GROUPS`: nothing was decided."""
-        held = {(item.group, item.reason) for item in self.decisions if item.reason in UNPUBLISHABLE}
+        held = {(item.group, item.reason) for item in self.decided if item.reason in UNPUBLISHABLE}
         counted = Counter(reason.value for _, reason in held)
+        for kept in self.standing.values():
+            counted.update(kept.reasons.keys() & _UNPUBLISHABLE)
         return {**counted, FAILED_GROUPS: len(self.failures)}
 
     @property
     def unreadable(self) -> list[str]:
         """What is stored and can't be read, each row once."""
-        rows = (decision.problem for decision in self.decisions if decision.reason is Reason.UNREADABLE_ROW)
+        # Nothing stands of which something can't be read.
+        rows = (decision.problem for decision in self.decided if decision.reason is Reason.UNREADABLE_ROW)
         return list(dict.fromkeys(rows))
 
 
@@ -147,6 +166,8 @@ class Syncer:
         self._decided: frozenset[GroupName] = frozenset()
         self._decided_until_s = -math.inf
         self._standing = Standing()
+        # Groups whose commits stood as they are stored, by cluster and the moment when they were read.
+        self._stood: defaultdict[tuple[ClusterName, int], list[GroupName]] = defaultdict(list)
         # Nothing is forgotten by one that only looks: it tells what it sees.
         self._patience = Patience(0 if dry_run else config.sync.rewind_confirm_ms, clock)
 
@@ -172,8 +193,11 @@ class Syncer:
 
     def _cycle(self) -> CycleReport:
         known = self._known()
+        # Where a cluster is away, what is read late has to be of all.
+        read_all = any(watch.away for watch in self._watches.values())
+        resting = self._standing.begin(self._now_ms(), read_all=read_all, reported=self._reported)
         for watch in self._watches.values():
-            watch.begin(self._config.groups.chosen, known - self._dormant.names)
+            watch.begin(self._config.groups.chosen, known - self._dormant.names, frozenset(resting))
         snapshots = {name: watch.result() for name, watch in self._watches.items()}
         alive = frozenset(
             group
@@ -181,25 +205,31 @@ class Syncer:
             if snapshot
             for group, commits in snapshot.commits.items()
             if commits or group in snapshot.with_members
-        )
+        ).union(group for group, kept in resting.items() if kept.is_somewhere)
         groups = (known - self._dormant.names) | alive
-        decided = self._primaries.decisions(groups)
+        awake = sorted(groups - resting.keys())
+        decided = self._primaries.decisions(awake)
         self._forget_all_but(groups)
-        self._standing.begin(self._now_ms())
         reports = list(
             self._threads.map(
                 lambda group: self._group(group, as_seen_for(group, snapshots), decided.get(group, ())),
-                sorted(groups),
+                awake,
             )
         )
+        read = {group: kept for part in reports for group, kept in part.standing.items()}
+        self._note_standing(read, snapshots)
+        standing = {group: kept for group, kept in resting.items() if group in groups} | read
+        made = tuple(decision for part in reports for decision in part.decided)
         report = CycleReport(
-            decisions=tuple(decision for part in reports for decision in part.decisions),
+            decisions=(*made, *(decision for kept in standing.values() for decision in kept.decisions)),
             failures={group: problem for part in reports for group, problem in part.failures.items()},
             away=tuple(name for name, snapshot in snapshots.items() if snapshot is None),
             moves=sum(part.moves for part in reports),
             rewinds=sum(part.rewinds for part in reports),
             empty=tuple(group for part in reports for group in part.empty),
             unconfirmed=sum(part.unconfirmed for part in reports),
+            standing=standing,
+            made=made,
         )
         self._tell(report)
         if not self._dry_run:
@@ -208,6 +238,21 @@ class Syncer:
             if not report.away:
                 self._decided = self._decided.difference(self._dormant.forget_old(self._now_ms()))
         return report
+
+    def _reported(self, kept: Mapping[GroupName, Kept]) -> list[GroupName]:
+        """Of which of these groups a member has reported since they were looked at, of those for which that is asked now."""
+        now_ms = self._now_ms()
+        by_cluster: defaultdict[ClusterName, list[GroupName]] = defaultdict(list)
+        for group, it in kept.items():
+            if it.is_to_be_noted(now_ms):
+                for cluster in self._watches:
+                    by_cluster[cluster].append(group)
+        return [
+            group
+            for cluster, groups in by_cluster.items()
+            for group, at_ms in self._store.reported(cluster, groups).items()
+            if at_ms >= kept[group].looked_at_ms
+        ]
 
     def _known(self) -> frozenset[GroupName]:
         """Groups of which anything is stored, be it a decision alone: whoever made that up need not give the group a commit."""
@@ -233,21 +278,20 @@ class Syncer:
             assignment, now_ms = assignment_of(decided), self._now_ms()
             sight = sight_of(group, snapshots, assignment, self._config.topics.chosen)
             kept = self._standing.get(group, sight, now_ms)
-            if kept is not None and self._still_stands(group, snapshots, kept, now_ms):
-                return CycleReport(kept.decisions)
-            facts, told = self._facts(group, snapshots, sight)
+            if kept is not None:
+                return CycleReport((), standing={group: kept})
+            facts, told, whole = self._facts(group, snapshots, sight)
             unconfirmed = self._patience.unconfirmed(facts)
             void = self._note_void(facts, unconfirmed)  # before what shows it is overwritten
+            if void or unconfirmed:
+                whole = frozenset()
             if not self._dry_run:
-                # Nor is what stood there, as long as it may come back.
-                self._store.save_observed(
-                    [item for item in told if (item.cluster, item.topic_partition) not in unconfirmed]
-                )
+                self._remember(facts, told, whole, unconfirmed)
             facts = without(facts, void)
             moves, rewinds = self._note_moves(facts, void, unconfirmed), len(void.progress)
             decisions, holds = self._serve(facts, unconfirmed)
             if holds and not (moves or void or unconfirmed):
-                self._standing.keep(group, sight, decisions, now_ms)
+                self._standing.keep(group, sight, decisions, now_ms, whole)
             forget_before_ms = now_ms - self._forget_after_ms
             empty = (group,) if _is_empty(facts, forget_before_ms) and not (void or unconfirmed) else ()
             return CycleReport(
@@ -256,43 +300,58 @@ class Syncer:
         except ParallaxError as error:
             return CycleReport((), {group: f"[{error.code}] {error}"})
 
-    def _still_stands(
+    def _remember(
         self,
-        group: GroupName,
-        snapshots: Mapping[ClusterName, ClusterSnapshot | None],
-        kept: Kept,
-        now_ms: int,
-    ) -> bool:
-        """Note now and then that the commits stand; whether nobody has reported more of the group."""
-        if not kept.is_to_be_noted(now_ms):
-            return True
+        facts: GroupFacts,
+        told: Sequence[ObservedCommit],
+        whole: frozenset[ClusterName],
+        unconfirmed: Collection[Place],
+    ) -> None:
+        """Save what was seen: only what is new, where it is enough to note at the cycle's end that all of it stood.
+
+        What stood where it may come back is kept.
+        """
+        new = [
+            item
+            for item in told
+            if (item.cluster, item.topic_partition) not in unconfirmed
+            and not (
+                item.cluster in whole
+                and item.says_same(facts.sides[item.cluster].seen.get(item.topic_partition))
+            )
+        ]
+        self._store.save_observed(new)
+        for cluster in whole:
+            self._stood[cluster, facts.sides[cluster].read_at_ms].append(facts.group)
+
+    def _note_standing(
+        self, kept: Mapping[GroupName, Kept], snapshots: Mapping[ClusterName, ClusterSnapshot | None]
+    ) -> None:
+        """Note of the groups that were read in this cycle that their commits stand, of those that stand still now and then."""
+        stood, self._stood = self._stood, defaultdict(list)
+        now_ms = self._now_ms()
+        due = [group for group, it in kept.items() if it.is_to_be_noted(now_ms)]
         if self._dry_run:
-            self._standing.noted(group, now_ms, stands=True)
-            return True
-        stands = True
-        for name, commits in kept.sight.commits.items():
-            snapshot = snapshots[name]
-            if snapshot is None or not commits:
-                continue
-            stored, not_seen = self._seen(group, name)
-            if not_seen:
-                stands = False
-                continue
-            told = to_remember(group, name, commits, commits, snapshot.topic_ids, stored, snapshot.read_at_ms)
-            self._store.save_observed(told)
-            stands = stands and len(told) == len(commits)
-        self._standing.noted(group, now_ms, stands=stands)
-        return stands
+            return
+        for group in due:
+            for cluster in kept[group].to_note:
+                snapshot = snapshots[cluster]
+                if snapshot is not None:
+                    stood[cluster, snapshot.read_at_ms].append(group)
+        for (cluster, read_at_ms), groups in stood.items():
+            self._store.note_standing(cluster, groups, read_at_ms)
+        self._standing.noted(due, now_ms)
 
     def _facts(
         self, group: GroupName, snapshots: Mapping[ClusterName, ClusterSnapshot | None], sight: Sight
-    ) -> tuple[GroupFacts, list[ObservedCommit]]:
-        """What is known of the group, and what is to be remembered of its commits."""
+    ) -> tuple[GroupFacts, list[ObservedCommit], frozenset[ClusterName]]:
+        """What is known of the group; what is to be remembered of its commits, and on which clusters that is all there is."""
         told: list[ObservedCommit] = []
+        whole: set[ClusterName] = set()
         unreadable: list[UnreadableRow] = []
         published = {name: self._published(group, name, unreadable) for name in snapshots}
         sides = {
-            name: self._side(group, name, snapshot, sight, published, told, unreadable)
+            name: self._side(group, name, snapshot, sight, published, told, whole, unreadable)
             for name, snapshot in snapshots.items()
         }
         topics = {
@@ -307,10 +366,10 @@ class Syncer:
                     progress[TopicPartition(topic, partition)] = stored
         facts = GroupFacts(group, sides, progress, sight.assignment)
         if not unreadable:
-            return facts, told
+            return facts, told, frozenset(whole)
         facts = facts.without(unreadable)
         # What was seen shows what a commit makes void: it has to be there for whoever can read all of it.
-        return facts, [item for item in told if item.topic_partition not in facts.unreadable]
+        return facts, [item for item in told if item.topic_partition not in facts.unreadable], frozenset()
 
     def _side(
         self,
@@ -320,11 +379,17 @@ class Syncer:
         sight: Sight,
         published: Mapping[ClusterName, Offers],
         told: list[ObservedCommit],
+        whole: set[ClusterName],
         unreadable: list[UnreadableRow],
     ) -> GroupSide:
-        """The group on a cluster; on one that is away, as it was last seen there. What is to be remembered goes to ``told``."""
-        stored, not_seen = self._seen(group, cluster)
-        unreadable += not_seen
+        """The group on a cluster; on one that is away, as it was last seen there.
+
+        What is to be remembered goes to ``told``; the cluster to ``whole`` if nothing else is remembered of the group there,
+        but for reports.
+        """
+        every, not_seen = apart(self._store.observed(group, cluster))
+        stored = [item for item in every if self._config.chosen_anywhere(item.topic_partition.topic)]
+        unreadable += [row for row in not_seen if self._config.chosen_anywhere(row.topic_partition.topic)]
         if snapshot is None:
             commits, topic_ids = last_seen(stored)
             before = commits
@@ -335,6 +400,9 @@ class Syncer:
             self._before[group, cluster] = commits
             found = to_remember(group, cluster, commits, before, topic_ids, stored, snapshot.read_at_ms)
             told += found
+            places = {item.topic_partition for item in found}
+            if not not_seen and all(item.reported or item.topic_partition in places for item in every):
+                whole.add(cluster)
             reported_ahead = len(found) < len(commits)
         offers = standing_offers(cluster, topic_ids, published)
         return GroupSide(
@@ -350,16 +418,6 @@ class Syncer:
             reported_ahead=reported_ahead,
             seen={item.topic_partition: item for item in stored},
             read_at_ms=0 if snapshot is None else snapshot.read_at_ms,
-        )
-
-    def _seen(
-        self, group: GroupName, cluster: ClusterName
-    ) -> tuple[list[ObservedCommit], list[UnreadableRow]]:
-        """What is remembered of the group's commits on a cluster."""
-        return apart(
-            item
-            for item in self._store.observed(group, cluster)
-            if self._config.chosen_anywhere(item.topic_partition.topic)
         )
 
     def _published(self, group: GroupName, cluster: ClusterName, unreadable: list[UnreadableRow]) -> Offers:
@@ -453,27 +511,30 @@ class Syncer:
             raise FencedError("its primary was decided anew during the cycle; the next one goes by that")
 
     def _tell(self, report: CycleReport) -> None:
-        """Log decisions whose reason is another than in the cycle before."""
-        for decision in report.decisions:
-            key = (decision.topic_partition, decision.target)
-            told = self._told.setdefault(decision.group, {})
-            if told.get(key) is not decision.reason:
-                told[key] = decision.reason
-                asks_for_somebody = (
-                    decision.outcome is Outcome.DUAL_ACTIVE or decision.reason is Reason.UNREADABLE_ROW
-                )
-                said = {"problem": decision.problem} if decision.problem else {}
-                (_log.warning if asks_for_somebody else _log.info)(
-                    "decision",
-                    group=decision.group,
-                    partition=str(decision.topic_partition),
-                    origin=decision.origin,
-                    to=decision.target,
-                    offset=decision.offset,
-                    reason=decision.reason.value,
-                    outcome=decision.outcome.name,
-                    **said,
-                )
+        """Log decisions whose reason is another than in the cycle before, those of a group that are alike in one line."""
+        changed: defaultdict[tuple[object, ...], list[Decision]] = defaultdict(list)
+        for item in report.decided:
+            key = (item.topic_partition, item.target)
+            told = self._told.setdefault(item.group, {})
+            if told.get(key) is not item.reason:
+                told[key] = item.reason
+                alike = (item.group, item.origin, item.target, item.reason, item.outcome, item.problem)
+                changed[alike].append(item)
+        for items in changed.values():
+            first = items[0]
+            asks_for_somebody = first.outcome is Outcome.DUAL_ACTIVE or first.reason is Reason.UNREADABLE_ROW
+            said = {"problem": first.problem} if first.problem else {}
+            (_log.warning if asks_for_somebody else _log.info)(
+                "decision",
+                group=first.group,
+                partitions=len(items),
+                offsets={str(item.topic_partition): item.offset for item in items[:_OFFSETS_LOGGED]},
+                origin=first.origin,
+                to=first.target,
+                reason=first.reason.value,
+                outcome=first.outcome.name,
+                **said,
+            )
         for group, problem in report.failures.items():
             _log.warning("group_failed", group=group, problem=problem)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from parallax.client.answer import Answers, ResumeAnswer
 from parallax.domain.commits import Commits
@@ -21,6 +23,13 @@ stays well below `service.stale_after_ms` by default."""
 HOLDS_ALONE_MS = 30_000
 """The same for a group without any member, of which there are many: that its commits stand is still noted every
 `HOLDS_MS`, or its last positions would look old once their cluster is gone."""
+
+READS_PER_S = 2_000
+"""So many groups that stand still are read in a second at most, those first that were not read for longest: up to so many are
+read in every cycle, 10,000 of them each every 5 s. One that is found to move is read in every cycle from then on."""
+
+_LEAST_READS = 200
+"""In a cycle, however short."""
 
 LOOKS_PER_S = 50
 """So many groups that stand still are looked at in a second at most, those first for which it has been time for longest. Where
@@ -88,14 +97,25 @@ class Kept:
     """What was decided about a group.
 
     Attributes:
+        reasons: how many decisions there are of each reason, by its word.
         looked_at_ms: when.
         noted_at_ms: when it was last noted that its commits stand.
+        to_note: the clusters of which that can be said of the group as a whole.
+        is_reported: a member has reported of the group since.
     """
 
     sight: Sight
     decisions: tuple[Decision, ...]
+    reasons: Mapping[str, int]
     looked_at_ms: int
     noted_at_ms: int
+    to_note: frozenset[ClusterName] = frozenset()
+    is_reported: bool = False
+
+    @property
+    def is_somewhere(self) -> bool:
+        """Whether it has a commit, or a member, in some cluster."""
+        return bool(self.sight.with_members) or any(self.sight.commits.values())
 
     def is_to_be_noted(self, now_ms: int) -> bool:
         """Whether it is time to note that the commits stand."""
@@ -103,7 +123,7 @@ class Kept:
 
     def late_ms(self, now_ms: int) -> int:
         """For how long it has been time to look anew; negative: not yet."""
-        return now_ms - self.looked_at_ms - self.sight.holds_ms
+        return now_ms - self.looked_at_ms - (HOLDS_MS if self.is_reported else self.sight.holds_ms)
 
 
 class Standing:
@@ -114,18 +134,37 @@ class Standing:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[GroupName, Kept] = {}
+        self._kept: OrderedDict[GroupName, Kept] = OrderedDict()  # those first that were not read for longest
         self._waiting: frozenset[GroupName] = frozenset()
         self._began_ms: int | None = None
 
-    def begin(self, now_ms: int) -> None:
-        """A cycle begins: say which groups have to wait for a look although it is time for one (`LOOKS_PER_S`)."""
+    def begin(
+        self,
+        now_ms: int,
+        *,
+        read_all: bool = False,
+        reported: Callable[[Mapping[GroupName, Kept]], Iterable[GroupName]] = lambda _kept: (),
+    ) -> dict[GroupName, Kept]:
+        """A cycle begins: which groups rest in it: they need not be read (`READS_PER_S`), and what was decided stands.
+
+        Of the others, some may have to wait for a look although it is time for one (`LOOKS_PER_S`).
+
+        Args:
+            now_ms: the clock.
+            read_all: nobody rests.
+            reported: of which of some groups members have reported since they were looked at: it is time for these sooner.
+        """
         since_ms = now_ms if self._began_ms is None else self._began_ms
         self._began_ms = now_ms
+        reads = max(_LEAST_READS, READS_PER_S * (now_ms - since_ms) // 1_000)
+        turn = list(self._kept if read_all else islice(self._kept, reads))
+        for group in reported({group: self._kept[group] for group in turn}):
+            self._kept[group] = replace(self._kept[group], is_reported=True)
         looks = max(1, LOOKS_PER_S * (now_ms - since_ms) // 1_000)
-        late_ms = {group: kept.late_ms(now_ms) for group, kept in self._kept.items()}
-        due = sorted((group for group in late_ms if late_ms[group] >= 0), key=lambda group: -late_ms[group])
+        late_ms = {group: self._kept[group].late_ms(now_ms) for group in turn}
+        due = sorted((group for group in turn if late_ms[group] >= 0), key=lambda group: -late_ms[group])
         self._waiting = frozenset(due[looks:])
+        return dict(islice(self._kept.items(), len(turn), None))
 
     def get(self, group: GroupName, sight: Sight, now_ms: int) -> Kept | None:
         """What was decided about the group, if it still holds."""
@@ -136,19 +175,28 @@ class Standing:
             and now_ms >= kept.looked_at_ms
             and (group in self._waiting or kept.late_ms(now_ms) < 0)
         ):
+            self._kept.move_to_end(group)
             return kept
         self._kept.pop(group, None)  # what is seen now may pass, and the former sight come again
         return None
 
-    def keep(self, group: GroupName, sight: Sight, decisions: Sequence[Decision], now_ms: int) -> None:
+    def keep(
+        self,
+        group: GroupName,
+        sight: Sight,
+        decisions: Sequence[Decision],
+        now_ms: int,
+        to_note: frozenset[ClusterName] = frozenset(),
+    ) -> None:
         """Remember decisions that `hold`."""
-        self._kept[group] = Kept(sight, tuple(decisions), now_ms, now_ms)
+        reasons = Counter(decision.reason.value for decision in decisions)
+        self._kept[group] = Kept(sight, tuple(decisions), reasons, now_ms, now_ms, to_note)
+        self._kept.move_to_end(group)
 
-    def noted(self, group: GroupName, now_ms: int, *, stands: bool) -> None:
-        """Remember that the group's commits were noted to stand; it is to be looked at anew if more was reported."""
-        kept = self._kept.pop(group)
-        if stands:
-            self._kept[group] = replace(kept, noted_at_ms=now_ms)
+    def noted(self, groups: Iterable[GroupName], now_ms: int) -> None:
+        """Remember that the groups' commits were noted to stand."""
+        for group in groups:
+            self._kept[group] = replace(self._kept[group], noted_at_ms=now_ms)
 
     def forget_all_but(self, groups: Collection[GroupName]) -> None:
         """Forget groups that are gone."""

@@ -116,7 +116,7 @@ def run_until(
             else:
                 totals[CYCLES] += 1
                 totals.update(report.counts)
-                export.take(report.decisions)
+                export.take(report.decided)
                 totals[CHECKPOINTS] = export.written
                 tell(totals, "", replace(report, export_problem=export.problem))
                 if say.passed:

@@ -21,6 +21,7 @@ from parallax.errors import ParallaxError
 from parallax.ports.status import StatusStore
 from syncjob.cycle import CycleReport
 from syncjob.decide import Decision, Reason
+from syncjob.idle import Kept
 
 _log = structlog.get_logger(__name__)
 
@@ -57,9 +58,9 @@ _FAILED_REMEDY = (
 
 
 def statuses_of(report: CycleReport, now_ms: int) -> dict[GroupName, GroupSyncStatus]:
-    """Every group of a cycle, as it is told of."""
+    """Every group about which a cycle has decided, as it is told of."""
     decisions: dict[GroupName, list[Decision]] = defaultdict(list)
-    for decision in report.decisions:
+    for decision in report.decided:
         decisions[decision.group].append(decision)
     return {
         group: _status(group, decisions.get(group, ()), report.failures.get(group, ""), now_ms)
@@ -121,6 +122,7 @@ class SyncTeller:
         self._clock = clock
         self._next_s = -math.inf
         self._told: dict[GroupName, tuple[float, GroupSyncStatus]] = {}
+        self._standing: dict[GroupName, tuple[Kept, GroupSyncStatus]] = {}
         self._away = False
 
     def tell(self, report: CycleReport | None, problem: str = "") -> None:
@@ -146,7 +148,7 @@ class SyncTeller:
         if report is None:
             self._store.save_cycle(SyncCycle(self._owner, now_ms, problem=problem))
             return
-        found = statuses_of(report, now_ms)
+        found = statuses_of(report, now_ms) | self._of_standing(report, now_ms)
         self._tell_groups(found)
         gone = self._told.keys() - found.keys()
         if gone:
@@ -157,6 +159,16 @@ class SyncTeller:
         self._store.save_cycle(
             SyncCycle(self._owner, now_ms, groups=len(found), troubled=troubled, away=report.away)
         )
+
+    def _of_standing(self, report: CycleReport, now_ms: int) -> dict[GroupName, GroupSyncStatus]:
+        """Groups about which nothing was decided anew: what was made of the very same decisions before is made no more."""
+        before, self._standing = self._standing, {}
+        for group, kept in report.standing.items():
+            known = before.get(group)
+            if known is None or known[0].decisions is not kept.decisions:
+                known = kept, _status(group, kept.decisions, "", now_ms)
+            self._standing[group] = known
+        return {group: status for group, (_, status) in self._standing.items()}
 
     def _tell_groups(self, found: Mapping[GroupName, GroupSyncStatus]) -> None:
         now_s, due, solved = self._clock(), [], []
@@ -180,4 +192,7 @@ class SyncTeller:
 
 def _same(told: GroupSyncStatus, now: GroupSyncStatus) -> bool:
     """Whether nothing is new but how many offsets were published just now."""
-    return replace(now, since_ms=told.since_ms, told_at_ms=told.told_at_ms, reasons=told.reasons) == told
+    return (
+        told is now
+        or replace(now, since_ms=told.since_ms, told_at_ms=told.told_at_ms, reasons=told.reasons) == told
+    )

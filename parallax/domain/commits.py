@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicId, TopicName, TopicPartition
 from parallax.domain.outcome import Outcome
@@ -33,6 +33,22 @@ class ObservedCommit:
     def counts_at(self, at_ms: int) -> bool:
         """Whether this is a report that outweighs a lower commit seen at that moment."""
         return self.reported and at_ms - self.observed_at_ms <= REPORT_COUNTS_MS
+
+    def standing_at(self, at_ms: int) -> ObservedCommit:
+        """The same, seen at a later moment too; a report keeps the time of its own: nobody has looked what was said."""
+        if self.reported or at_ms <= self.observed_at_ms:
+            return self
+        return replace(self, observed_at_ms=at_ms)
+
+    def says_same(self, other: ObservedCommit | None) -> bool:
+        """Whether the other tells the same of the same place, whenever that was."""
+        return (
+            other is not None
+            and (self.next_offset, self.topic_id, self.leader_epoch, self.reported)
+            == (other.next_offset, other.topic_id, other.leader_epoch, other.reported)
+            and (self.topic_partition, self.cluster, self.group)
+            == (other.topic_partition, other.cluster, other.group)
+        )
 
 
 def went_back(commit: TargetOffset | None, seen: ObservedCommit | None, progress: Progress) -> bool:

@@ -92,8 +92,13 @@ class ClusterReader(Protocol):
         The high watermark, as it was before the search, where there is none; None: there is no such partition.
         """
 
-    def groups(self, chosen: Callable[[GroupName], bool] | None = None) -> Sequence[GroupState]:
-        """Every consumer group, or those that are chosen; one that may not be seen says so itself."""
+    def groups(
+        self, chosen: Callable[[GroupName], bool] | None = None, *, resting: Collection[GroupName] = ()
+    ) -> Sequence[GroupState]:
+        """Every consumer group, or those that are chosen; one that may not be seen says so itself.
+
+        Of ``resting`` ones no more is told than that they are there.
+        """
 
     def committed(self, group: GroupName) -> Commits:
         """Every committed offset of the group; empty for a group that never committed."""

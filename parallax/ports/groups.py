@@ -75,6 +75,18 @@ class GroupStore(Protocol):
     def save_observed(self, commits: Sequence[ObservedCommit]) -> None:
         """Remember commits; an older ``observed_at_ms`` than the stored one is ignored."""
 
+    def note_standing(self, cluster: ClusterName, groups: Collection[GroupName], at_ms: int) -> None:
+        """Remember that what was seen of these groups' commits on the cluster stood there at the moment.
+
+        `observed` then tells of that moment where it is the later one; members' reports keep the time of their own.
+        """
+
+    def reported(self, cluster: ClusterName, groups: Collection[GroupName]) -> Mapping[GroupName, int]:
+        """When a member last reported of each of the groups on the cluster, milliseconds since the Unix epoch.
+
+        Those of which none did, or not for long, are left out.
+        """
+
     def void_observed(self, commits: Collection[ObservedCommit]) -> None:
         """Forget what was seen: it stands there no more. What was seen later than any of these is kept."""
 

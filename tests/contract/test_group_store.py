@@ -223,6 +223,56 @@ def test_when_a_group_was_first_seen_without_a_commit_is_remembered(
     assert group not in groups.empty_since()
 
 
+class TestStanding:
+    def test_what_stands_was_seen_later_on_that_cluster_alone(
+        self, groups: GroupStore, group: GroupName
+    ) -> None:
+        other = GroupName(unique_name("other"))
+        groups.save_observed(
+            [observed(group, 0, 40, 5), observed(group, 1, 41, 90), observed(other, 0, 7, 5)]
+        )
+        groups.note_standing(HERE, [group], 50)
+        groups.note_standing(THERE, [group, other], 60)
+        assert groups.observed(group, HERE) == [observed(group, 0, 40, 50), observed(group, 1, 41, 90)]
+        assert groups.observed(other, HERE) == [observed(other, 0, 7, 5)]
+        groups.note_standing(HERE, [group], 40)  # late
+        assert groups.observed(group, HERE)[0].observed_at_ms == 50
+
+    def test_nobody_has_looked_what_a_member_said(self, groups: GroupStore, group: GroupName) -> None:
+        report = replace(observed(group, 0, 40, 5), reported=True)
+        groups.save_observed([report])
+        groups.note_standing(HERE, [group], 50)
+        assert groups.observed(group, HERE) == [report]
+
+    def test_it_is_told_when_a_member_last_reported(self, groups: GroupStore, group: GroupName) -> None:
+        other = GroupName(unique_name("other"))
+        groups.save_observed([observed(group, 0, 40, 5), observed(other, 0, 40, 5)])
+        groups.note_standing(HERE, [group, other], 50)
+        assert groups.reported(HERE, [group, other]) == {}
+        for at_ms in (8, 9, 7):
+            groups.save_observed([replace(observed(group, 0, 40, at_ms), reported=True)])
+        assert groups.reported(HERE, [group, other]) == {group: 9}
+        assert groups.reported(THERE, [group, other]) == {}
+        assert groups.reported(HERE, []) == {}
+
+    def test_what_is_seen_or_forgotten_later_counts(self, groups: GroupStore, group: GroupName) -> None:
+        groups.save_observed([observed(group, 0, 40, 5), observed(group, 1, 41, 5)])
+        groups.note_standing(HERE, [group], 50)
+        groups.save_observed([observed(group, 0, 43, 51)])
+        gone = [item for item in groups.observed(group, HERE) if item.topic_partition.partition == 1]
+        groups.void_observed(gone)
+        assert groups.observed(group, HERE) == [observed(group, 0, 43, 51)]
+
+    def test_many_groups_at_once(self, groups: GroupStore) -> None:
+        names = [GroupName(unique_name(f"one-{number}")) for number in range(120)]
+        groups.save_observed([observed(name, part, 40, 5) for name in names for part in range(3)])
+        groups.note_standing(HERE, names, 50)
+        assert all(
+            groups.observed(name, HERE) == [observed(name, part, 40, 50) for part in range(3)]
+            for name in names
+        )
+
+
 def test_a_forgotten_group_is_known_no_more_until_something_later_is_saved(
     groups: GroupStore, group: GroupName
 ) -> None:

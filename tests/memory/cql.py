@@ -230,6 +230,10 @@ class MemoryConnection:
     def run_all(self, requests: Iterable[tuple[str, Sequence[Any]]]) -> list[list[tuple[Any, ...]]]:
         return [self._keyspace.run(cql, values) for cql, values in requests]
 
+    def run_together(self, parts: Iterable[Sequence[tuple[str, Sequence[Any]]]]) -> None:
+        for part in parts:
+            self.run_all(part)
+
     def run_at(
         self, cql: str, values: Sequence[object], *, level: int, serial_level: int | None = None
     ) -> list[tuple[Any, ...]]:

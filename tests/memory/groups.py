@@ -37,6 +37,8 @@ class MemoryGroupStore:
         )
         self._observed: dict[_Side, dict[TopicPartition, ObservedCommit]] = defaultdict(dict)
         self._published: dict[_Side, dict[TopicPartition, PublishedOffset]] = defaultdict(dict)
+        self._stands_at_ms: dict[_Side, int] = {}
+        self._reported_at_ms: dict[_Side, int] = {}
         self._empty_since_ms: dict[GroupName, int] = {}
         self._voided_at_ms: dict[tuple[str, GroupName, ClusterName, TopicPartition], int] = {}
 
@@ -84,7 +86,8 @@ class MemoryGroupStore:
     def observed(self, group: GroupName, cluster: ClusterName) -> Sequence[ObservedCommit]:
         """The group's commits as last seen on the cluster, by partition."""
         with self._lock:
-            found = list(self._observed[group, cluster].values())
+            stands_at_ms = self._stands_at_ms.get((group, cluster), -1)
+            found = [item.standing_at(stands_at_ms) for item in self._observed[group, cluster].values()]
         return sorted(found, key=lambda item: item.topic_partition)
 
     def save_observed(self, commits: Sequence[ObservedCommit]) -> None:
@@ -99,6 +102,23 @@ class MemoryGroupStore:
                     "observed", side, item.topic_partition, item.observed_at_ms
                 ):
                     self._observed[side][item.topic_partition] = item
+                if item.reported:
+                    self._reported_at_ms[side] = max(item.observed_at_ms, self._reported_at_ms.get(side, -1))
+
+    def note_standing(self, cluster: ClusterName, groups: Collection[GroupName], at_ms: int) -> None:
+        """Remember that what was seen of these groups on the cluster stood there at the moment."""
+        with self._lock:
+            for group in groups:
+                self._stands_at_ms[group, cluster] = max(at_ms, self._stands_at_ms.get((group, cluster), -1))
+
+    def reported(self, cluster: ClusterName, groups: Collection[GroupName]) -> Mapping[GroupName, int]:
+        """When a member last reported of each of the groups there."""
+        with self._lock:
+            return {
+                group: self._reported_at_ms[group, cluster]
+                for group in groups
+                if (group, cluster) in self._reported_at_ms
+            }
 
     def void_observed(self, commits: Collection[ObservedCommit]) -> None:
         """Forget what was seen; what was seen later is kept."""

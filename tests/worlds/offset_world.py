@@ -119,7 +119,10 @@ class FakeCluster:
         self.times[partition] = times
         self.ranges[partition] = LogRange(TargetOffset(low), TargetOffset(len(times)))
 
-    def groups(self, chosen: Callable[[GroupName], bool] | None = None) -> Sequence[GroupState]:
+    def groups(
+        self, chosen: Callable[[GroupName], bool] | None = None, *, resting: Collection[GroupName] = ()
+    ) -> Sequence[GroupState]:
+        del resting  # more may be told of them
         self._answer()
         return [GroupState(group, "Empty", 0) for group in self.commits if chosen is None or chosen(group)]
 
@@ -144,7 +147,10 @@ class Writer(FakeCluster):
     written: list[Mapping[TopicPartition, GroupCommit]] = field(default_factory=list)
     after_write: Callable[[], None] = lambda: None
 
-    def groups(self, chosen: Callable[[GroupName], bool] | None = None) -> Sequence[GroupState]:
+    def groups(
+        self, chosen: Callable[[GroupName], bool] | None = None, *, resting: Collection[GroupName] = ()
+    ) -> Sequence[GroupState]:
+        del resting  # more may be told of them
         self._answer()
         return [
             GroupState(

@@ -68,6 +68,10 @@ class NextConnection:
         )
         return [self._read(cql, rows) for (_, cql, _), rows in zip(asked, answers, strict=True)]
 
+    def run_together(self, parts: Iterable[Sequence[tuple[Any, Sequence[Any]]]]) -> None:
+        for part in parts:
+            self.run_all(part)
+
     def run_at(self, cql: str, values: Sequence[object], **levels: Any) -> list[Any]:
         return self._read(cql, self._connection.run_at(cql, self._write(cql, values), **levels))
 

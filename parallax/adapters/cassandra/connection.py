@@ -143,6 +143,17 @@ def together(statement: PreparedStatement, rows: Sequence[Sequence[object]]) -> 
     return batch, None
 
 
+def as_one(requests: Sequence[Request]) -> Request:
+    """One request for several that write to the same partition of a table; each keeps its own write timestamp."""
+    if len(requests) == 1:
+        return requests[0]
+    batch = BatchStatement(BatchType.UNLOGGED)
+    batch.is_idempotent = True
+    for statement, values in requests:
+        batch.add(statement, values)
+    return batch, None
+
+
 def tls_context(settings: Cassandra) -> CurrentContext | None:
     """What connections are opened with, each by the files as they are then; None: plain text.
 
@@ -376,6 +387,14 @@ class CassandraConnection:
                 session, queued, concurrency=_CONCURRENT_REQUESTS, raise_on_first_error=True
             )
             return [list(answer) for _, answer in answers]
+
+    def run_together(self, parts: Iterable[Sequence[Request]]) -> None:
+        """Run prepared statements that write, those of a part as one: they are of one partition of a table, and few.
+
+        Raises:
+            StoreUnavailableError: one was not answered in time; others may have been carried out.
+        """
+        self.run_all([as_one(part) for part in parts])
 
     def run_at(
         self, cql: str, values: Sequence[object], *, level: int, serial_level: int | None = None

@@ -6,6 +6,7 @@ import threading
 import time
 import zlib
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
@@ -45,6 +46,12 @@ _LISTED_S = 600.0
 _MOST_LISTED = 100_000
 """Groups whose listing is remembered."""
 
+
+_ROWS_AT_ONCE = 50
+"""Of standing groups in one request."""
+
+_BATCH_BYTES, _KEY_BYTES = 4_096, 100
+"""Cassandra warns of requests of more than 5 KiB (``batch_size_warn_threshold``); a row has some bytes besides its text."""
 
 PROGRESS_FORMAT = 1
 OBSERVED_FORMAT = 1
@@ -316,6 +323,21 @@ class CassandraGroupStore:
             "WHERE group_id = ? AND cluster = ? AND topic = ? AND partition = ?"
             for table in ("group_observed", "group_published")
         }
+        self._standing_cql = (
+            f"SELECT stands_at_ms FROM {keyspace}.standing_groups WHERE cluster = ? AND group_id = ?"
+        )
+        self._note_standing_cql = (
+            f"INSERT INTO {keyspace}.standing_groups (cluster, group_id, stands_at_ms) "
+            "VALUES (?, ?, ?) USING TIMESTAMP ?"
+        )
+        self._reported_cql = (
+            f"SELECT group_id, reported_at_ms FROM {keyspace}.standing_groups "
+            "WHERE cluster = ? AND group_id IN ?"
+        )
+        self._note_reported_cql = (
+            f"INSERT INTO {keyspace}.standing_groups (cluster, group_id, reported_at_ms) "
+            "VALUES (?, ?, ?) USING TIMESTAMP ?"
+        )
         self._empty_cql = f"SELECT group_id, since_ms FROM {keyspace}.empty_groups WHERE bucket = ?"
         self._note_empty_cql = (
             f"INSERT INTO {keyspace}.empty_groups (bucket, group_id, since_ms) VALUES (?, ?, ?)"
@@ -366,7 +388,7 @@ class CassandraGroupStore:
             for partition, item in progress.items()
             if partition not in kept
         ]
-        self._save([group], requests)
+        self._save({group: requests})
         readable(unreadable)
 
     def void_progress(self, group: GroupName, topic: TopicName, partitions: Collection[int]) -> None:
@@ -393,24 +415,43 @@ class CassandraGroupStore:
 
     def observed(self, group: GroupName, cluster: ClusterName) -> Sequence[ObservedCommit | UnreadableRow]:
         """The group's commits as last seen on the cluster, by partition."""
-        return self._stored(
-            "group_observed",
-            group,
-            cluster,
-            lambda item, text: observed_from_text(group, cluster, item, text),
+        select, standing = map(
+            self._connection.prepare, (self._select_cql["group_observed"], self._standing_cql)
         )
+        rows, stands = self._connection.run_all([(select, (group, cluster)), (standing, (cluster, group))])
+        stands_at_ms = stands[0][0] if stands else -1
+        found = _stored(rows, lambda item, text: observed_from_text(group, cluster, item, text))
+        return [item if isinstance(item, UnreadableRow) else item.standing_at(stands_at_ms) for item in found]
 
     def save_observed(self, commits: Sequence[ObservedCommit]) -> None:
         """Remember commits; an older ``observed_at_ms`` than the stored one is ignored."""
         insert = self._connection.prepare(self._save_cql["group_observed"])
-        requests: list[Request] = [
-            (
-                insert,
-                (*_key(item, item.cluster), observed_to_text(item), self._moments.of(item.observed_at_ms)),
+        requests: dict[GroupName, list[Request]] = defaultdict(list)
+        for item in commits:
+            written_at = self._moments.of(item.observed_at_ms)
+            requests[item.group].append(
+                (insert, (*_key(item, item.cluster), observed_to_text(item), written_at))
             )
-            for item in commits
+        reports = {(item.cluster, item.group): item.observed_at_ms for item in commits if item.reported}
+        note = self._connection.prepare(self._note_reported_cql) if reports else None
+        self._save(requests, [(note, (*key, at_ms, last_write_of(at_ms))) for key, at_ms in reports.items()])
+
+    def note_standing(self, cluster: ClusterName, groups: Collection[GroupName], at_ms: int) -> None:
+        """Remember that what was seen of these groups on the cluster stood there at the moment: a row for each."""
+        insert = self._connection.prepare(self._note_standing_cql)
+        rows: list[Request] = [
+            (insert, (cluster, group, at_ms, last_write_of(at_ms))) for group in dict.fromkeys(groups)
         ]
-        self._save({item.group for item in commits}, requests)
+        self._connection.run_together(
+            rows[start : start + _ROWS_AT_ONCE] for start in range(0, len(rows), _ROWS_AT_ONCE)
+        )
+
+    def reported(self, cluster: ClusterName, groups: Collection[GroupName]) -> Mapping[GroupName, int]:
+        """When a member last reported of each of the groups there; those of which none did are left out."""
+        select, asked = self._connection.prepare(self._reported_cql), list(dict.fromkeys(groups))
+        parts = [asked[start : start + _ROWS_AT_ONCE] for start in range(0, len(asked), _ROWS_AT_ONCE)]
+        answers = self._connection.run_all([(select, (cluster, part)) for part in parts])
+        return {GroupName(row[0]): row[1] for answer in answers for row in answer if row[1] is not None}
 
     def void_observed(self, commits: Collection[ObservedCommit]) -> None:
         """Forget what was seen; what was seen later than any of these is kept."""
@@ -421,28 +462,19 @@ class CassandraGroupStore:
 
     def published(self, group: GroupName, cluster: ClusterName) -> Sequence[PublishedOffset | UnreadableRow]:
         """What was last published for the group on the cluster, by partition."""
-        return self._stored(
-            "group_published",
-            group,
-            cluster,
-            lambda item, text: published_from_text(group, cluster, item, text),
-        )
+        rows = self._connection.run(self._select_cql["group_published"], group, cluster)
+        return _stored(rows, lambda item, text: published_from_text(group, cluster, item, text))
 
     def save_published(self, offsets: Sequence[PublishedOffset]) -> None:
         """Remember what was published; an older ``published_at_ms`` than the stored one is ignored."""
         insert = self._connection.prepare(self._save_cql["group_published"])
-        requests: list[Request] = [
-            (
-                insert,
-                (
-                    *_key(item, item.progress.cluster),
-                    published_to_text(item),
-                    self._moments.of(item.published_at_ms),
-                ),
+        requests: dict[GroupName, list[Request]] = defaultdict(list)
+        for item in offsets:
+            written_at = self._moments.of(item.published_at_ms)
+            requests[item.group].append(
+                (insert, (*_key(item, item.progress.cluster), published_to_text(item), written_at))
             )
-            for item in offsets
-        ]
-        self._save({item.group for item in offsets}, requests)
+        self._save(requests)
 
     def void_published(self, offsets: Collection[PublishedOffset]) -> None:
         """Forget what was published; what was published later than any of these is kept."""
@@ -477,16 +509,19 @@ class CassandraGroupStore:
         self.note_alive(group)
         self._listed_at_s.pop(group, None)
 
-    def _stored(
-        self, table: str, group: GroupName, cluster: ClusterName, read: Callable[[TopicPartition, str], T]
-    ) -> list[T | UnreadableRow]:
-        rows = self._connection.run(self._select_cql[table], group, cluster)
-        return [_or_why_not(TopicPartition(TopicName(row[0]), row[1]), row[2], read) for row in rows]
-
-    def _save(self, groups: Iterable[GroupName], requests: list[Request]) -> None:
+    def _save(self, requests: Mapping[GroupName, Sequence[Request]], more: Iterable[Request] = ()) -> None:
+        """Save rows of groups, each group's as few requests, and list groups that may not be listed."""
         now_s = time.monotonic()
-        unknown = {group for group in groups if now_s - self._listed_at_s.get(group, -_LISTED_S) >= _LISTED_S}
-        self._connection.run_all([*map(self._groups.adding, sorted(unknown)), *requests])
+        unknown = {
+            group for group in requests if now_s - self._listed_at_s.get(group, -_LISTED_S) >= _LISTED_S
+        }
+        self._connection.run_together(
+            [
+                *([self._groups.adding(group)] for group in sorted(unknown)),
+                *(part for of_group in requests.values() for part in _small_parts(of_group)),
+                *([request] for request in more),
+            ]
+        )
         if len(self._listed_at_s) + len(unknown) > _MOST_LISTED:
             self._listed_at_s.clear()
         self._listed_at_s.update(dict.fromkeys(unknown, now_s))
@@ -494,6 +529,25 @@ class CassandraGroupStore:
 
 def _key(item: ObservedCommit | PublishedOffset, cluster: ClusterName) -> tuple[str, str, str, int]:
     return (item.group, cluster, *item.topic_partition)
+
+
+def _small_parts(requests: Sequence[Request]) -> Iterable[list[Request]]:
+    """The requests of one partition of a table in parts of which Cassandra does not warn."""
+    part: list[Request] = []
+    size_bytes = 0
+    for request in requests:
+        row_bytes = _KEY_BYTES + max(len(value) for value in request[1] or ("",) if isinstance(value, str))
+        if part and size_bytes + row_bytes > _BATCH_BYTES:
+            yield part
+            part, size_bytes = [], 0
+        part.append(request)
+        size_bytes += row_bytes
+    if part:
+        yield part
+
+
+def _stored(rows: Iterable[Row], read: Callable[[TopicPartition, str], T]) -> list[T | UnreadableRow]:
+    return [_or_why_not(TopicPartition(TopicName(row[0]), row[1]), row[2], read) for row in rows]
 
 
 def _progress_of(

@@ -250,6 +250,19 @@ MIGRATIONS: tuple[Migration, ...] = (
         ),
         needs=8,
     ),
+    Migration(
+        9,
+        "groups whose commits stand",
+        (
+            _table(
+                "standing_groups",
+                "cluster text, group_id text, stands_at_ms bigint, reported_at_ms bigint",
+                "cluster, group_id",
+                # Of a group that was forgotten, too, whose name nobody knows any more.
+                f"{_UNIFIED} AND default_time_to_live = {30 * 86_400}",
+            ),
+        ),
+    ),
 )
 
 LATEST_VERSION = MIGRATIONS[-1].version

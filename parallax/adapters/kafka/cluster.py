@@ -250,8 +250,10 @@ class KafkaCluster:
         """
         return self._links.do(lambda link: read_offset_at(link, partition, timestamp_ms))
 
-    def groups(self, chosen: Callable[[GroupName], bool] | None = None) -> list[GroupState]:
-        """Every consumer group with its state, or those that are chosen.
+    def groups(
+        self, chosen: Callable[[GroupName], bool] | None = None, *, resting: Collection[GroupName] = ()
+    ) -> list[GroupState]:
+        """Every consumer group with its state, or those that are chosen; ``resting`` ones are listed alone.
 
         Members are counted for groups that have any. A group that this client may not see says so itself, and is
         logged once.
@@ -260,7 +262,11 @@ class KafkaCluster:
         def ask(link: Link) -> list[GroupState]:
             listed = list_groups(link)
             wanted = {name: item for name, item in listed.items() if chosen is None or chosen(name)}
-            return describe_groups(link, wanted)
+            described = {name: item for name, item in wanted.items() if name not in resting}
+            listed_alone = (
+                GroupState(name, item.state, 0) for name, item in wanted.items() if name in resting
+            )
+            return [*describe_groups(link, described), *listed_alone]
 
         found = self._links.do(ask)
         for state in found:

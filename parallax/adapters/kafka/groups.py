@@ -64,13 +64,17 @@ def list_groups(link: Link) -> dict[GroupName, ListedGroup]:
 def describe_groups(link: Link, listed: Mapping[GroupName, ListedGroup]) -> list[GroupState]:
     """The state of each group. One that this client may not see bears the reason, and what the listing tells.
 
+    One that is listed as empty is not asked about: its coordinator has said that it has no member.
+
     Raises:
         ClusterUnavailableError: no answer in time.
     """
     refused: dict[GroupName, str] = {}
     found: dict[GroupName, GroupState] = {}
     for kind, describe in ((_CLASSIC, _describe_classic), (_CONSUMER, _describe_consumer)):
-        names = [name for name, item in listed.items() if (item.kind or _CLASSIC) == kind]
+        names = [
+            name for name, item in listed.items() if (item.kind or _CLASSIC) == kind and item.state != _EMPTY
+        ]
         for node, asked in link.by_coordinator(names, refused).items():
             for code, state in describe(link, node, asked):
                 try:

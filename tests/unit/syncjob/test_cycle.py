@@ -569,6 +569,33 @@ class TestAsking:
         it.cycle()
         assert len(it.asked) == asked + 1
 
+    def test_commits_that_are_the_same_are_not_stored_again(
+        self, bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        it = bench(partitions=3)
+        for partition in range(3):
+            for source, target in (("a", "a"), ("b", "a"), ("b", "b"), ("a", "b")):
+                it.world.copy(source, target, 10, partition)
+            it.world.watermarks(partition)
+            it.world.commit("a", 10, partition)
+        for _ in range(3):
+            it.cycle()
+        saved: list[tuple[ClusterName, int, TargetOffset]] = []
+        save = it.world.groups.save_observed
+
+        def looked_on(commits: Sequence[ObservedCommit]) -> None:
+            saved.extend((item.cluster, item.topic_partition.partition, item.next_offset) for item in commits)
+            save(commits)
+
+        monkeypatch.setattr(it.world.groups, "save_observed", looked_on)
+        it.world.commit("a", 15, 1)
+        it.cycle()
+        assert saved == [("aggregate-a", 1, 15)]
+        seen = it.world.groups.observed(GROUP, ClusterName("aggregate-a"))
+        assert [(item.next_offset, item.observed_at_ms) for item in seen] == [
+            (offset, it.world.now_ms) for offset in (10, 15, 10)
+        ]
+
     def test_commits_that_stand_do_not_grow_old(self, bench: Callable[..., Bench]) -> None:
         it = consuming(bench, 15, cycles=3)
         asked = len(it.asked)
@@ -624,7 +651,7 @@ class TestAsking:
         asked: list[object] = []
         groups = it.writer("a").groups
 
-        def looked_on(chosen: Callable[[GroupName], bool] | None = None) -> Sequence[GroupState]:
+        def looked_on(chosen: Callable[[GroupName], bool] | None = None, **_: object) -> Sequence[GroupState]:
             asked.append(chosen)
             return groups(chosen)
 
@@ -795,9 +822,9 @@ class TestFaults:
         assert published is not None
         target, at_once = it.writer("b"), it.writer("b").groups
 
-        def late(*chosen: Any) -> list[GroupState]:
+        def late(*chosen: Any, **options: Any) -> Sequence[GroupState]:
             time.sleep(0.3)  # one and a half times as long as a cycle waits
-            return at_once(*chosen)
+            return at_once(*chosen, **options)
 
         monkeypatch.setattr(target, "groups", late)
         it.world.commit("a", 14)
@@ -814,7 +841,7 @@ class TestFaults:
     ) -> None:
         it = consuming(bench, 12, cycles=3)
         with monkeypatch.context() as broken:
-            broken.setattr(it.writer("b"), "groups", lambda *_: {}["no such key"])
+            broken.setattr(it.writer("b"), "groups", lambda *_, **_options: {}["no such key"])
             assert it.cycle().away == ("aggregate-b",)
         poll_until(lambda: it.cycle().away == (), 5, "the cluster is read again")
 
