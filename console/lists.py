@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from console.drilling import ENDINGS
 from console.groups import optional, outcome_cell
 from console.listing import Cell, Choice, Listing, age, columns, history, link, moment
+from console.moving import STATES
 from console.reads import Reads
 from parallax.v1 import overview_pb2 as pb
 from parallax.v1 import primaries_pb2
@@ -38,8 +40,6 @@ _CHOSEN_STATES = {
     "waiting": pb.PARTITION_WAITING,
     "copying": pb.PARTITION_COPYING,
 }
-_STEPS = {"done": "good", "rolled_back": "warn", "abandoned": "warn"}
-_ENDINGS = {"passed": "good", "failed": "bad", "interrupted": "warn", "running": ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +236,7 @@ def moves(reads: Reads, asked: Asked) -> Listing:
     answer = reads.list_moves(asked.group or None, after=asked.after, limit=PAGE)
     return Listing(
         columns=columns(
-            "group Group | started_at Began | origin From | target To | kind Kind | step Step | >partitions Partitions"
+            "group Group | started_at Began | origin From | target To | kind Kind | state State | step Step | >partitions Partitions"
             " | >fencing_number Fencing number | move_id Move"
         ),
         rows=tuple(_move(item, asked.now_ms) for item in answer.moves),
@@ -250,7 +250,7 @@ def moves(reads: Reads, asked: Asked) -> Listing:
 
 
 def _move(item: pb.MoveSummary, now_ms: int) -> tuple[Cell, ...]:
-    tone = _STEPS.get(item.step, "" if item.ended else "warn")
+    word, tone = STATES.get(item.state, ("unknown", "bad"))
     return (
         Cell(item.group, link=link("/group", name=item.group)),
         Cell(
@@ -261,7 +261,8 @@ def _move(item: pb.MoveSummary, now_ms: int) -> tuple[Cell, ...]:
         Cell(item.origin),
         Cell(item.target),
         Cell(item.kind, tone="warn" if item.kind == "disaster" else ""),
-        Cell(item.step, tone="bad" if item.problem else tone, note=item.problem),
+        Cell(item.state, text=word, tone=tone, note=item.problem),
+        Cell(item.step),
         Cell(item.partitions),
         Cell(optional(item, "fencing_number")),
         Cell(item.move_id),
@@ -297,7 +298,7 @@ def _drill(item: pb.DrillSummary, now_ms: int) -> tuple[Cell, ...]:
         ),
         Cell(
             item.ending,
-            tone=_ENDINGS.get(item.ending, "bad"),
+            tone=ENDINGS.get(item.ending, ("", "bad"))[1],
             note=item.problem,
             link=link("/drilling", group=item.group, drill_id=item.drill_id) if item.group else "",
         ),

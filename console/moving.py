@@ -18,7 +18,7 @@ STEPS = (
     ("done", "Primary recorded"),
 )
 """Of the journal, in their order, with what each means."""
-_STATES = {
+STATES = {
     "planned": ("not begun", "dim"),
     "running": ("running", "warn"),
     "interrupted": ("interrupted", "bad"),
@@ -28,6 +28,7 @@ _STATES = {
     "abandoned": ("abandoned", "warn"),
     "rolled_back": ("put back", "warn"),
 }
+"""Words and tones."""
 _VERDICTS = {"once": "good", "twice": "warn", "never": "bad", "unknown": "warn"}
 _MOST_ROWS = 500
 
@@ -236,7 +237,7 @@ def progress(acts: Acts, group: str, move_id: str) -> MoveView:
     status = acts.get_move(group, move_id)
     return MoveView(
         status,
-        _STATES.get(status.state, (status.state or "unknown", "dim")),
+        STATES.get(status.state, (status.state or "unknown", "dim")),
         tuple(_steps(status)),
         tuple((moment(event.at_ms), event.words) for event in reversed(status.events)),
     )

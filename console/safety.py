@@ -180,11 +180,14 @@ def _of_moves(moves: Sequence[pb.MoveSummary] | None) -> Iterator[Objection]:
     if moves is None:
         yield Objection(Safety.UNKNOWN, "Which moves are open could not be asked.")
         return
-    opened = [item.group for item in moves if not item.ended]
+    running = [item.group for item in moves if item.state == "running"]
+    if running:
+        yield Objection(Safety.CARE, f"A move of {_some(running)} is under way.")
+    opened = [item.group for item in moves if not item.ended and item.state != "running"]
     if opened:
         yield Objection(
             Safety.CARE,
-            f"A move of {_some(opened)} is not ended: run its command again to go on with it, or roll it back.",
+            f"A move of {_some(opened)} was interrupted: run it again to go on with it, or roll it back.",
         )
 
 

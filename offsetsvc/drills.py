@@ -12,11 +12,11 @@ from parallax.failover.drill.desk import DrillDesk, DrillProgress
 from parallax.failover.drill.history import DrillRecord
 from parallax.failover.drill.planning import plan_of, proof, steps_of
 from parallax.failover.drill.run import Canary, DrillPlan, DrillRun
+from parallax.failover.journal import MoveJournal
 from parallax.failover.outside import Outside
 from parallax.failover.services import MoveClient
 from parallax.failover.verify.verifier import Verifier
 from parallax.failover.waiting import Tell
-from parallax.ports.groups import OperationJournal
 from parallax.v1 import moves_pb2 as pb
 
 MakesCanary = Callable[[Config, DrillPlan, Outside], Canary]
@@ -38,7 +38,7 @@ class OwnDrills:
         self,
         config: Config,
         opened: Callable[[MoveClient, Principal], Outside],
-        journal: OperationJournal,
+        journal: MoveJournal,
         verifier: Verifier,
         canary: MakesCanary,
     ) -> None:

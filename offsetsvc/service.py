@@ -159,7 +159,7 @@ class UseCases:
         journal = MoveJournal(operations, time)
         self.own_moves = OwnMoves(opened, journal, MoveDesk())
         self._verifier = Verifier(moved, groups, journal, time, index, config)
-        self.own_drills = OwnDrills(config, opened, operations, self._verifier, canary)
+        self.own_drills = OwnDrills(config, opened, journal, self._verifier, canary)
 
     def __enter__(self) -> Self:
         return self

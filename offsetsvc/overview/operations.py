@@ -12,8 +12,9 @@ from offsetsvc.names import group_named
 from offsetsvc.overview.pages import filled, limit_of
 from parallax.domain.ids import GroupName
 from parallax.errors import InvalidNameError, UnreadableRowError
+from parallax.failover.desk import state_of
 from parallax.failover.drill.figures import LegFigures
-from parallax.failover.drill.history import DRILLS, DrillEnding, DrillRecord, record_of
+from parallax.failover.drill.history import DRILLS, DrillRecord, record_of, seen
 from parallax.failover.journal import ENDED, summary_from
 from parallax.ports.groups import OperationJournal, OperationNote, OperationPlace
 from parallax.v1 import overview_pb2 as pb
@@ -56,7 +57,8 @@ class Operations:
         notes, next_after = filled(
             read, _place_text, lambda note: shown(note.group), request.after, limit_of(request.limit)
         )
-        return pb.ListMovesResponse(moves=map(_move, notes), next_after=next_after)
+        now_ms = self._now_ms()
+        return pb.ListMovesResponse(moves=[_move(note, now_ms) for note in notes], next_after=next_after)
 
     def drills(self, request: pb.ListDrillsRequest, shown: Shown) -> pb.ListDrillsResponse:
         """A page of drills of groups that may be shown; raises as `moves` does."""
@@ -65,10 +67,11 @@ class Operations:
             return list(self._journal.operation_page(DRILLS, self._place(after), limit, summarised=False))
 
         def told(note: OperationNote) -> bool:
-            return shown(GroupName(_drill(note).group))
+            return shown(GroupName(_drill(note, 0).group))
 
         notes, next_after = filled(read, _place_text, told, request.after, limit_of(request.limit))
-        return pb.ListDrillsResponse(drills=map(_drill, notes), next_after=next_after)
+        now_ms = self._now_ms()
+        return pb.ListDrillsResponse(drills=[_drill(note, now_ms) for note in notes], next_after=next_after)
 
     def _place(self, after: str) -> OperationPlace:
         if not after:
@@ -85,7 +88,7 @@ def _place_text(note: OperationNote) -> str:
     return f"{note.started_at_ms}/{note.operation_id}"
 
 
-def _move(note: OperationNote) -> pb.MoveSummary:
+def _move(note: OperationNote, now_ms: int) -> pb.MoveSummary:
     try:
         summary = summary_from(note)
     except UnreadableRowError as error:
@@ -96,6 +99,7 @@ def _move(note: OperationNote) -> pb.MoveSummary:
             updated_at_ms=note.version // 1_000,
             problem=str(error),
         )
+    state, problem = state_of(summary.step, summary.problem, summary.updated_at_ms, now_ms)
     return pb.MoveSummary(
         group=note.group,
         move_id=summary.operation_id,
@@ -109,19 +113,20 @@ def _move(note: OperationNote) -> pb.MoveSummary:
         ended=summary.step in ENDED,
         fencing_number=summary.fencing_number or None,
         partitions=summary.partitions,
-        problem=summary.problem,
+        problem=problem,
         actor=summary.actor,
+        state=state.value,
     )
 
 
-def _drill(note: OperationNote) -> pb.DrillSummary:
+def _drill(note: OperationNote, now_ms: int) -> pb.DrillSummary:
     try:
         record = record_of(note)
     except UnreadableRowError as error:
         return pb.DrillSummary(
             drill_id=note.operation_id, started_at_ms=note.started_at_ms, problem=str(error)
         )
-    return drill_to_pb(record)
+    return drill_to_pb(seen(record, now_ms))
 
 
 def drill_to_pb(record: DrillRecord) -> pb.DrillSummary:
@@ -134,7 +139,7 @@ def drill_to_pb(record: DrillRecord) -> pb.DrillSummary:
         origin=record.origin,
         to=record.to,
         started_at_ms=record.started_at_ms,
-        took_ms=None if record.ending is DrillEnding.RUNNING else record.took_ms,
+        took_ms=record.took_ms or None,
         ending=record.ending.value,
         problem=record.problem,
         left=record.left,

@@ -279,7 +279,8 @@ class Handlers:
 
     def ExecuteMove(self, request: moves_pb2.ExecuteMoveRequest, call: Call) -> moves_pb2.MoveStatus:
         """Begin with what was planned."""
-        questions, whose = self._questions(call), in_whose_name(call.caller.principal, request.actor)
+        questions = self._questions(call)
+        whose = in_whose_name(call.caller.principal, request.actor, request.reason)
         try:
             return self._service.own_moves.execute(request, questions, whose)
         except PlanChangedError as error:

@@ -55,6 +55,7 @@ class ExecuteBody(BaseModel):
 
     digest: Annotated[str, Field(min_length=1)]
     actor: Text = ""
+    reason: Text = ""
 
 
 class CancelBody(BaseModel):

@@ -22,7 +22,7 @@ from parallax.config.config import Config, load
 from parallax.domain.rights import Principal
 from parallax.errors import ConfigError, InvalidNameError, ParallaxError, StoreUnavailableError
 from parallax.failover.drill.canary import KafkaCanary
-from parallax.failover.drill.history import DrillEnding, DrillRecord, kept, values_of
+from parallax.failover.drill.history import DrillEnding, DrillRecord, kept, seen, values_of
 from parallax.failover.drill.planning import plan_of, proof, steps_of
 from parallax.failover.drill.report import html, markdown
 from parallax.failover.drill.run import DrillPlan, DrillRun
@@ -75,7 +75,7 @@ def drill(
     if report:
         _check_directory(directory)
         with open_outside(settings) as outside:
-            records = kept(outside.journal.notes)
+            records = _all(outside)
         _write(directory, records)
         if as_json:
             print_json([values_of(record) for record in records])
@@ -153,11 +153,15 @@ def _run_once(
         with Console(stderr=True, quiet=as_json).status("drill") as status:
             record = run_drill(config, outside, plan, lambda words: status.update(f"drill: {words}"))
         try:
-            records = kept(outside.journal.notes)
+            records = _all(outside)
         except StoreUnavailableError as error:
             sys.stderr.write(f"the report lacks the drills before [{error.code}]: {error}\n")
             records = []
     return record, [item for item in records if item.drill_id != record.drill_id]
+
+
+def _all(outside: Outside) -> list[DrillRecord]:
+    return [seen(record, outside.time.now_ms()) for record in kept(outside.journal.notes)]
 
 
 def run_drill(config: Config, outside: Outside, plan: DrillPlan, tell: Tell) -> DrillRecord:

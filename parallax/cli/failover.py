@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from typer.core import TyperGroup
 
 from parallax.cli import completion
+from parallax.cli.detaching import Detached, require_detachable
 from parallax.cli.failover_tables import (
     plan_values,
     result_values,
@@ -32,6 +32,7 @@ from parallax.cli.options import (
     ByTimestampOption,
     CatchUpOption,
     ConfigOption,
+    DetachOption,
     DisasterOption,
     DrainOption,
     DryRunOption,
@@ -50,6 +51,7 @@ from parallax.cli.options import (
     WithinOption,
     YesOption,
     timestamp_policy,
+    with_default,
 )
 from parallax.cli.output import confirm_by_name, console, print_json, progress_bar
 from parallax.config.config import load
@@ -66,22 +68,14 @@ from parallax.failover.selection import in_order, one_move, region_moves, side_b
 from parallax.ports.audit import operator_of
 from parallax.runtime.process import configure_logging, stopping
 from parallax.v1 import offsets_pb2 as pb
+from parallax.wiring import open_client
 
 _MOST_NAMED = 20
 """Groups, before a region's name is asked for."""
 
 
-class _MoveByDefault(TyperGroup):
-    """``failover GROUP ...`` means ``failover move GROUP ...``."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0] not in {*self.commands, "--help"}:
-            args = ["move", *args]
-        return super().parse_args(ctx, args)
-
-
 app = typer.Typer(
-    cls=_MoveByDefault, no_args_is_help=True, help="Move groups to another region or cluster, and back."
+    cls=with_default("move"), no_args_is_help=True, help="Move groups to another region or cluster, and back."
 )
 
 
@@ -118,6 +112,7 @@ def move(
     ] = None,
     execute: ExecuteOption = False,
     yes: YesOption = False,
+    detach: DetachOption = False,
     dry_run: DryRunOption = False,
     disaster: DisasterOption = False,
     accept_gaps: GapsOption = False,
@@ -143,6 +138,30 @@ def move(
     _require_one(group, region)
     if region is not None and (to is None or to_cluster is not None or origin is not None):
         raise InvalidNameError("--region goes with --to REGION, and without --to-cluster and --from")
+    target = to if to is not None else region_of_name(to_cluster)
+    form = PlanFormat.JSON if as_json else output
+    if detach:
+        require_detachable(
+            execute=execute,
+            group=group,
+            form=form,
+            first=first or [],
+            at_once=at_once,
+            waits_s=(drain_timeout_s, catch_up_timeout_s),
+            max_redelivered=max_redelivered,
+            within_s=within_s,
+            by_timestamp=by_timestamp,
+        )
+        options = {
+            "to_region": to or "",
+            "to_cluster": to_cluster or "",
+            "origin": origin or "",
+            "disaster": disaster,
+            "accept_gaps": accept_gaps,
+        }
+        detached = Detached(group or "", options, operator_of(actor, reason), yes, form)
+        _detach(config, detached, first=target)
+        return
 
     def moves(outside: Outside, chosen: Callable[[GroupName], bool]) -> dict[GroupName, Move]:
         if region is not None:
@@ -163,12 +182,11 @@ def move(
         ),
         first or [],
         at_once,
-        PlanFormat.JSON if as_json else output,
+        form,
         region is not None,
         operator_of(actor, reason),
         timestamp_policy(by_timestamp=by_timestamp, margin_ms=margin_ms, timestamp_ms=timestamp_ms),
     )
-    target = to if to is not None else region_of_name(to_cluster)
     command.run(moves, first=target, last=region, lost=region if disaster else None)
 
 
@@ -186,6 +204,7 @@ def failback(
     ] = None,
     execute: ExecuteOption = False,
     yes: YesOption = False,
+    detach: DetachOption = False,
     dry_run: DryRunOption = False,
     disaster: DisasterOption = False,
     accept_gaps: GapsOption = False,
@@ -203,6 +222,21 @@ def failback(
     """Move a group back to where its last move came from: the same rule the other way."""
     kind = MoveKind.DISASTER if disaster else MoveKind.PLANNED
     _require_one(group, region)
+    form = PlanFormat.JSON if as_json else output
+    if detach:
+        require_detachable(
+            execute=execute,
+            group=group,
+            form=form,
+            first=first or [],
+            at_once=at_once,
+            waits_s=(drain_timeout_s, catch_up_timeout_s),
+            max_redelivered=max_redelivered,
+            within_s=within_s,
+        )
+        options = {"back": True, "disaster": disaster, "accept_gaps": accept_gaps}
+        _detach(config, Detached(group or "", options, operator_of(actor, reason), yes, form), first=None)
+        return
 
     def moves(outside: Outside, chosen: Callable[[GroupName], bool]) -> dict[GroupName, Move]:
         if region is not None:
@@ -222,7 +256,7 @@ def failback(
         ),
         first or [],
         at_once,
-        PlanFormat.JSON if as_json else output,
+        form,
         region is not None,
         operator_of(actor, reason),
     )
@@ -265,6 +299,12 @@ def rollback(
         )
     if record is None and plan.obstacles:
         raise typer.Exit(1)
+
+
+def _detach(config: Path, detached: Detached, *, first: str | None) -> None:
+    near = None if first is None else RegionName(first)
+    with open_client(load(config), first=near) as client:
+        detached.run(client)
 
 
 def region_of_name(cluster: str | None) -> str | None:

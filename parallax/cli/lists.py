@@ -430,7 +430,8 @@ _MOVES = RowListing(
         ListColumn("from", _word("origin")),
         ListColumn("to", _word("target")),
         ListColumn("kind", _word("kind")),
-        ListColumn("step", _word("step")),
+        ListColumn("state", _word("state")),
+        ListColumn("step", _word("step"), wide=True),
         ListColumn(">partitions", _word("partitions")),
         ListColumn("~problem", _word("problem")),
         ListColumn("updated", _moment("updated_at_ms"), wide=True),
@@ -439,7 +440,7 @@ _MOVES = RowListing(
     ],
     lambda row: row["move_id"],
     "nothing was moved yet: parallax failover GROUP --to REGION shows a plan",
-    lambda row: None if row["ended"] else "yellow",
+    lambda row: {"interrupted": "bold red", "running": "yellow"}.get(row["state"]),
 )
 _DRILLS = RowListing(
     [

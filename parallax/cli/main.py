@@ -58,7 +58,7 @@ COMMANDS = {
     "groups": Entry("parallax.cli.lists", "services", "groups"),
     "replication": Entry("parallax.cli.lists", "services", "replication"),
     "partitions": Entry("parallax.cli.lists", "services", "partitions"),
-    "moves": Entry("parallax.cli.lists", "services", "moves"),
+    "moves": Entry("parallax.cli.moves", "services"),
     "drills": Entry("parallax.cli.lists", "services", "drills"),
     "offsets": Entry("parallax.cli.offsets", "services", "offsets"),
     "explain": Entry("parallax.cli.offsets", "services", "explain"),

@@ -4,15 +4,29 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from parallax.cli.completion import groups
 from parallax.client.client import at_cluster, at_region
 from parallax.domain.ids import names_a_cluster
 from parallax.errors import InvalidNameError
 from parallax.v1 import offsets_pb2 as pb
+
+
+def with_default(name: str) -> type[TyperGroup]:
+    """A group of commands in which whatever begins with none of their names means this one."""
+
+    class WithDefault(TyperGroup):
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            if not (args or self.no_args_is_help) or (args and args[0] not in {*self.commands, "--help"}):
+                args = [name, *args]
+            return super().parse_args(ctx, args)
+
+    return WithDefault
+
 
 # --- of most commands ----------------------------------------------------------------------------------------------
 
@@ -133,6 +147,13 @@ ActorOption = Annotated[
     typer.Option(
         "--actor",
         help="Whose command this is, for the audit. Default: the account and machine that it runs on.",
+    ),
+]
+DetachOption = Annotated[
+    bool,
+    typer.Option(
+        "--detach",
+        help="With --execute: let an offset service carry it out, and end; parallax moves watch follows it.",
     ),
 ]
 YesOption = Annotated[

@@ -191,13 +191,13 @@ def _moves(client: OffsetClient) -> Iterator[StatusLine]:
     if not still:
         yield StatusLine(Health.WELL, "moves", "none is under way")
     for move in still:
-        age = f"{move.group}: {move.origin} to {move.target} is {move.step or 'unreadable'}"
+        running = move.state == "running"
         problem = f": {move.problem}" if move.problem else ""
         yield StatusLine(
             Health.LOOK,
             "move",
-            f"{age}{problem}",
-            f"parallax moves {move.group}; run its command again to go on",
+            f"{move.group}: {move.origin} to {move.target} is {move.state or 'unreadable'}{problem}",
+            f"parallax moves watch {move.group}" if running else "run its command again to go on",
         )
 
 
@@ -206,7 +206,7 @@ def _drills(client: OffsetClient) -> Iterator[StatusLine]:
     if not drills:
         yield StatusLine(Health.LOOK, "drills", "moving was never practised", "parallax drill")
         return
-    failed = drills[0].ending == "failed"
+    failed = drills[0].ending in {"failed", "interrupted"}
     yield StatusLine(
         Health.LOOK if failed else Health.WELL,
         "last drill",

@@ -560,13 +560,19 @@ class OffsetClient:
         return self._call("PlanMove", request, moves_pb2.PlannedMove, timeout_ms)
 
     def execute_move(
-        self, planned: moves_pb2.PlannedMove, *, actor: str = "", timeout_ms: float | None = None
+        self,
+        planned: moves_pb2.PlannedMove,
+        *,
+        actor: str = "",
+        reason: str = "",
+        timeout_ms: float | None = None,
     ) -> moves_pb2.MoveStatus:
         """Carry out what was planned; the service that is asked does it, and goes on when this client is gone.
 
         Args:
             planned: what was agreed to.
             actor: whose move it is, for services that ask nobody who calls; empty: anybody's.
+            reason: why, for the audit.
             timeout_ms: budget of the call with its retries.
 
         Raises:
@@ -579,6 +585,7 @@ class OffsetClient:
             digest=planned.digest,
             disaster=planned.kind == "disaster",
             actor=actor,
+            reason=reason,
         )
         return self._call("ExecuteMove", request, moves_pb2.MoveStatus, timeout_ms)
 

@@ -6,9 +6,8 @@ The steps are `Mover`'s, as for `parallax failover`; the journal has them, so th
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
 
@@ -16,6 +15,7 @@ import structlog
 
 from parallax.domain.ids import GroupName
 from parallax.errors import LimitError, ParallaxError, PlanChangedError, RefusedError
+from parallax.failover.background import INTERRUPTED, BackgroundRun, silence
 from parallax.failover.execute import Mover
 from parallax.failover.journal import MoveJournal, MoveRecord, Step
 from parallax.failover.orders import MoveOrder, digest_of
@@ -30,13 +30,9 @@ _MOST = 32
 """Moves at a time: each holds a thread."""
 _MOST_KEPT = 256
 """Moves of which this process remembers what they did."""
-_EVENTS = 100
 _LOOKED_AT = 20
 """So many of a group's newest moves may be the one that is asked for."""
-_SILENT_MS = 15_000
-"""A move whose process lives says so in the journal at least this often, but for a cluster that lets it wait."""
 _STOP_WITHIN_MS = 10_000.0
-INTERRUPTED = "interrupted: run again"
 
 
 class MoveState(Enum):
@@ -79,15 +75,12 @@ class MoveProgress:
     actor: str = ""
 
 
-@dataclass
-class _Run:
+@dataclass(kw_only=True)
+class _Run(BackgroundRun):
     """A move, or a way back, that this process has carried out or does just now."""
 
     order: MoveOrder
     actor: str
-    stop: threading.Event
-    ended: threading.Event = field(default_factory=threading.Event)
-    events: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_EVENTS))
     state: MoveState = MoveState.RUNNING
     problem: str = ""
     fencing_number: int = 0
@@ -95,10 +88,10 @@ class _Run:
     """By the store's clock; 0: it has not. Of what is kept later, another process tells."""
 
     def progress(self, record: MoveRecord | None) -> MoveProgress:
-        events = tuple(self.events)
-        doing = events[-1][1] if events and not self.ended.is_set() else ""
         number = self.fencing_number or (0 if record is None else record.fencing_number)
-        return MoveProgress(self.order, self.state, record, doing, self.problem, number, events, self.actor)
+        return MoveProgress(
+            self.order, self.state, record, self.doing, self.problem, number, self.events, self.actor
+        )
 
 
 class MoveDesk:
@@ -159,7 +152,7 @@ class MoveDesk:
         mover = self._mover(outside, order)
 
         def work(run: _Run) -> None:
-            result = mover.move(order.move, lambda words: self._tell(outside, run, words))
+            result = mover.move(order.move, run.tell)
             run.problem, run.fencing_number = result.problem, result.fencing_number
             run.state = MoveState(result.ending.value)
             if result.ending is Ending.INTERRUPTED and INTERRUPTED not in run.problem:
@@ -186,7 +179,7 @@ class MoveDesk:
             raise RefusedError("; ".join(plan.obstacles))
 
         def work(run: _Run) -> None:
-            self._tell(outside, run, "putting the group back")
+            run.tell("putting the group back")
             record = roll_back(outside, plan)
             run.fencing_number = record.fencing_number
             run.state = MoveState.ROLLED_BACK
@@ -235,9 +228,12 @@ class MoveDesk:
             return run.progress(record)
         if record is None:
             return MoveProgress(order, MoveState.PLANNED)
+        state, problem = state_of(record.step, record.problem, record.version // 1_000, journal.now_ms())
         return MoveProgress(
             order,
-            *_state_of(record, journal.now_ms()),
+            state,
+            record,
+            problem=f"{problem}{record.standing}" if state is MoveState.INTERRUPTED else problem,
             fencing_number=record.fencing_number,
             actor=record.actor,
         )
@@ -250,7 +246,9 @@ class MoveDesk:
 
     def _begin(self, outside: Outside, order: MoveOrder, work: Callable[[_Run], None]) -> MoveProgress:
         group = order.move.group
-        run = _Run(order, outside.operator.name, outside.time.stop)
+        run = _Run(
+            now_ms=outside.time.now_ms, stop=outside.time.stop, order=order, actor=outside.operator.name
+        )
         with self._lock:
             if self._closed:
                 raise RefusedError("this service ends: ask another one")
@@ -264,23 +262,14 @@ class MoveDesk:
             for name in [name for name, item in self._runs.items() if item.ended.is_set()]:
                 if len(self._runs) > _MOST_KEPT:
                     del self._runs[name]
-        thread = threading.Thread(
-            target=self._work, args=(outside, run, work), name=f"move-{order.operation_id[:8]}", daemon=True
-        )
         try:
-            thread.start()
-        except RuntimeError as error:
-            run.state, run.problem = (
-                MoveState.INTERRUPTED,
-                f"{INTERRUPTED}: no thread could be started ({error})",
-            )
-            run.ended.set()
-            raise LimitError(
-                f"group {group}: no thread could be started here ({error}): ask another service"
-            ) from error
+            run.begin(lambda: self._work(run, work), f"move-{order.operation_id[:8]}")
+        except LimitError as error:
+            run.state, run.problem = MoveState.INTERRUPTED, f"{INTERRUPTED}: {error}"
+            raise
         return run.progress(None)
 
-    def _work(self, outside: Outside, run: _Run, work: Callable[[_Run], None]) -> None:
+    def _work(self, run: _Run, work: Callable[[_Run], None]) -> None:
         try:
             work(run)
         except ParallaxError as error:
@@ -290,12 +279,8 @@ class MoveDesk:
             run.problem = f"{INTERRUPTED}: an error of the service, which its log has"
             _log.error("move_failed", group=run.order.move.group, exc_info=error)
         finally:
-            run.ended_at_ms = outside.time.now_ms()
+            run.ended_at_ms = run.now_ms()
             run.ended.set()
-
-    def _tell(self, outside: Outside, run: _Run, words: str) -> None:
-        if not run.events or run.events[-1][1] != words:
-            run.events.append((outside.time.now_ms(), words))
 
 
 def _record_of(journal: MoveJournal, order: MoveOrder) -> MoveRecord | None:
@@ -310,13 +295,16 @@ def _record_of(journal: MoveJournal, order: MoveOrder) -> MoveRecord | None:
     return None
 
 
-def _state_of(record: MoveRecord, now_ms: int) -> tuple[MoveState, MoveRecord, str, str]:
-    """State, record, what it does and what stopped it, of a move that another process has carried out or does."""
-    ended = _ENDED.get(record.step)
-    if ended is not None:
-        return ended, record, "", record.problem
-    silent_ms = now_ms - record.version // 1_000
-    if not record.problem and silent_ms < _SILENT_MS:
-        return MoveState.RUNNING, record, "", ""
-    why = record.problem or f"no process has told of it for {silent_ms // 1_000} s"
-    return MoveState.INTERRUPTED, record, "", f"{INTERRUPTED}: {why}{record.standing}"
+def state_of(step: Step, problem: str, told_at_ms: int, now_ms: int) -> tuple[MoveState, str]:
+    """The state of a move by what the journal has of it, and what stopped it.
+
+    Args:
+        step: how far it is.
+        problem: what stopped it last; empty otherwise.
+        told_at_ms: when its newest note was kept, by the store's clock.
+        now_ms: by the same clock.
+    """
+    if step in _ENDED:
+        return _ENDED[step], problem
+    why = f"{INTERRUPTED}: {problem}" if problem else silence(told_at_ms, now_ms)
+    return (MoveState.INTERRUPTED, why) if why else (MoveState.RUNNING, "")

@@ -90,18 +90,24 @@ class Identity:
         return self.policy.require(self.who(shown), right, group)
 
 
-def in_whose_name(principal: Principal, actor: str) -> Principal:
+def in_whose_name(principal: Principal, actor: str, why: str = "") -> Principal:
     """Whose act it is: whoever was proven, on behalf of whom it names; where nobody is asked, whom the caller names, if anybody.
+
+    Args:
+        principal: whoever was proven.
+        actor: whom the caller names.
+        why: what the caller says of its reason.
 
     Raises:
         InvalidNameError: it can't name a principal.
     """
+    principal = replace(principal, why=why.strip())
     if not actor:
         return principal
     if not is_a_name(actor):
         raise InvalidNameError(f"actor: text of one line and {LONGEST_NAME} characters at most")
     if principal.proven_by is ProvenBy.NOTHING:
-        return Principal(actor, ProvenBy.OWN_WORD)
+        return Principal(actor, ProvenBy.OWN_WORD, why=principal.why)
     return principal if actor == principal.name else replace(principal, acts_for=actor)
 
 

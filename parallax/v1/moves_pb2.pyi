@@ -87,18 +87,20 @@ class PlannedMove(_message.Message):
     def __init__(self, move_id: _Optional[str] = ..., digest: _Optional[str] = ..., group: _Optional[str] = ..., origin: _Optional[str] = ..., target: _Optional[str] = ..., region: _Optional[str] = ..., kind: _Optional[str] = ..., fencing_number: _Optional[int] = ..., outcome: _Optional[_Union[_offsets_pb2.Outcome, str]] = ..., partitions: _Optional[_Iterable[_Union[PlannedPartition, _Mapping]]] = ..., gaps: _Optional[_Iterable[str]] = ..., unknown: _Optional[_Iterable[str]] = ..., obstacles: _Optional[_Iterable[str]] = ..., waits_for: _Optional[_Iterable[str]] = ..., arrived: _Optional[bool] = ..., publisher_only: _Optional[bool] = ..., pending_records: _Optional[int] = ..., redelivery_records: _Optional[int] = ..., accept_gaps: _Optional[bool] = ...) -> None: ...
 
 class ExecuteMoveRequest(_message.Message):
-    __slots__ = ("group", "move_id", "digest", "disaster", "actor")
+    __slots__ = ("group", "move_id", "digest", "disaster", "actor", "reason")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     MOVE_ID_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     DISASTER_FIELD_NUMBER: _ClassVar[int]
     ACTOR_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     group: str
     move_id: str
     digest: str
     disaster: bool
     actor: str
-    def __init__(self, group: _Optional[str] = ..., move_id: _Optional[str] = ..., digest: _Optional[str] = ..., disaster: _Optional[bool] = ..., actor: _Optional[str] = ...) -> None: ...
+    reason: str
+    def __init__(self, group: _Optional[str] = ..., move_id: _Optional[str] = ..., digest: _Optional[str] = ..., disaster: _Optional[bool] = ..., actor: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class CancelMoveRequest(_message.Message):
     __slots__ = ("group", "move_id", "actor")

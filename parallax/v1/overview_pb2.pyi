@@ -227,7 +227,7 @@ class ListMovesRequest(_message.Message):
     def __init__(self, group: _Optional[str] = ..., after: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class MoveSummary(_message.Message):
-    __slots__ = ("group", "move_id", "started_at_ms", "updated_at_ms", "origin", "target", "region", "kind", "step", "ended", "fencing_number", "partitions", "problem", "actor")
+    __slots__ = ("group", "move_id", "started_at_ms", "updated_at_ms", "origin", "target", "region", "kind", "step", "ended", "fencing_number", "partitions", "problem", "actor", "state")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     MOVE_ID_FIELD_NUMBER: _ClassVar[int]
     STARTED_AT_MS_FIELD_NUMBER: _ClassVar[int]
@@ -242,6 +242,7 @@ class MoveSummary(_message.Message):
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     ACTOR_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
     group: str
     move_id: str
     started_at_ms: int
@@ -256,7 +257,8 @@ class MoveSummary(_message.Message):
     partitions: int
     problem: str
     actor: str
-    def __init__(self, group: _Optional[str] = ..., move_id: _Optional[str] = ..., started_at_ms: _Optional[int] = ..., updated_at_ms: _Optional[int] = ..., origin: _Optional[str] = ..., target: _Optional[str] = ..., region: _Optional[str] = ..., kind: _Optional[str] = ..., step: _Optional[str] = ..., ended: _Optional[bool] = ..., fencing_number: _Optional[int] = ..., partitions: _Optional[int] = ..., problem: _Optional[str] = ..., actor: _Optional[str] = ...) -> None: ...
+    state: str
+    def __init__(self, group: _Optional[str] = ..., move_id: _Optional[str] = ..., started_at_ms: _Optional[int] = ..., updated_at_ms: _Optional[int] = ..., origin: _Optional[str] = ..., target: _Optional[str] = ..., region: _Optional[str] = ..., kind: _Optional[str] = ..., step: _Optional[str] = ..., ended: _Optional[bool] = ..., fencing_number: _Optional[int] = ..., partitions: _Optional[int] = ..., problem: _Optional[str] = ..., actor: _Optional[str] = ..., state: _Optional[str] = ...) -> None: ...
 
 class ListMovesResponse(_message.Message):
     __slots__ = ("moves", "next_after")

@@ -251,6 +251,7 @@ def lists_of(name: str) -> dict[str, Message | ParallaxError]:
                     region="b",
                     kind="planned",
                     step="done",
+                    state="moved",
                     ended=True,
                     fencing_number=7,
                     partitions=12,

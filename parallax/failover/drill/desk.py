@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import structlog
 
 from parallax.domain.ids import GroupName
 from parallax.errors import LimitError, NotFoundError, ParallaxError, RefusedError
-from parallax.failover.drill.history import DrillEnding, DrillRecord, kept
+from parallax.failover.background import BackgroundRun
+from parallax.failover.drill.history import DrillEnding, DrillRecord, kept, seen
+from parallax.failover.journal import MoveJournal
 from parallax.failover.outside import Outside
 from parallax.failover.waiting import Tell
-from parallax.ports.groups import OperationJournal
 
 _log = structlog.get_logger(__name__)
 
-_EVENTS = 100
 _STOP_WITHIN_S = 10.0
 
 DrillWork = Callable[[str, Tell], DrillRecord]
@@ -49,31 +48,26 @@ class DrillProgress:
     events: tuple[tuple[int, str], ...] = ()
 
 
-@dataclass
-class _Run:
+@dataclass(kw_only=True)
+class _Run(BackgroundRun):
     """The drill that this process has carried out last, or does just now."""
 
     drill_id: str
     group: GroupName
-    stop: threading.Event
-    ended: threading.Event = field(default_factory=threading.Event)
-    events: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=_EVENTS))
     ending: DrillEnding = DrillEnding.RUNNING
     record: DrillRecord | None = None
     problem: str = ""
 
     def progress(self) -> DrillProgress:
-        events = tuple(self.events)
-        doing = events[-1][1] if events and not self.ended.is_set() else ""
         return DrillProgress(
             self.drill_id,
             self.group,
             self.ending,
             self.record,
             here=True,
-            doing=doing,
+            doing=self.doing,
             problem=self.problem,
-            events=events,
+            events=self.events,
         )
 
 
@@ -106,22 +100,19 @@ class DrillDesk:
             RefusedError: another one is under way here, or the process ends.
             LimitError: no thread could be started.
         """
-        run = _Run(uuid.uuid4().hex, group, outside.time.stop)
+        run = _Run(now_ms=outside.time.now_ms, stop=outside.time.stop, drill_id=uuid.uuid4().hex, group=group)
         with self._lock:
             if self._closed:
                 raise RefusedError("this service ends: ask another one")
             if self._run is not None and not self._run.ended.is_set():
                 raise RefusedError("a drill is under way here already: wait for that, or stop it")
             before, self._run = self._run, run
-        thread = threading.Thread(
-            target=self._work, args=(outside, run, work), name=f"drill-{run.drill_id[:8]}", daemon=True
-        )
         try:
-            thread.start()
-        except RuntimeError as error:
+            run.begin(lambda: self._work(run, work), f"drill-{run.drill_id[:8]}")
+        except LimitError:
             with self._lock:
                 self._run = before
-            raise LimitError(f"no thread could be started here ({error}): ask another service") from error
+            raise
         return run.progress()
 
     def stop(self, outside: Outside, drill_id: str) -> DrillProgress:
@@ -134,7 +125,7 @@ class DrillDesk:
         """
         run = self._of(drill_id)
         if run is None:
-            found = self.progress(outside.journal.notes, drill_id)
+            found = self.progress(outside.journal, drill_id)
             if found.ending is DrillEnding.RUNNING:
                 raise RefusedError(f"drill {drill_id}: another process carries it out; stop it there")
             return found
@@ -145,8 +136,8 @@ class DrillDesk:
                 run.stop.set()
         return run.progress()
 
-    def progress(self, journal: OperationJournal, drill_id: str) -> DrillProgress:
-        """How far a drill is, as this process or the journal knows it.
+    def progress(self, journal: MoveJournal, drill_id: str) -> DrillProgress:
+        """How far a drill is, as this process or the journal knows it; one of which nobody tells any more is interrupted.
 
         Raises:
             NotFoundError: there is no such drill among the newest.
@@ -155,23 +146,20 @@ class DrillDesk:
         run = self._of(drill_id)
         if run is not None:
             return run.progress()
-        found = next((item for item in kept(journal) if item.drill_id == drill_id), None)
+        found = next((item for item in kept(journal.notes) if item.drill_id == drill_id), None)
         if found is None:
             raise NotFoundError(f"no drill {drill_id!r} among the newest")
+        found = seen(found, journal.now_ms())
         return DrillProgress(drill_id, found.group, found.ending, found, problem=found.problem)
 
     def _of(self, drill_id: str) -> _Run | None:
         with self._lock:
             return self._run if self._run is not None and self._run.drill_id == drill_id else None
 
-    def _work(self, outside: Outside, run: _Run, work: DrillWork) -> None:
-        def tell(words: str) -> None:
-            if not run.events or run.events[-1][1] != words:
-                run.events.append((outside.time.now_ms(), words))
-
+    def _work(self, run: _Run, work: DrillWork) -> None:
         ending, problem = DrillEnding.FAILED, ""
         try:
-            run.record = work(run.drill_id, tell)
+            run.record = work(run.drill_id, run.tell)
             ending, problem = run.record.ending, run.record.problem
         except ParallaxError as error:
             problem = f"[{error.code}] {error}"

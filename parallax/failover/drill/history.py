@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from parallax.domain.formats import read_text, stored_text
 from parallax.domain.ids import GroupName
 from parallax.errors import UnreadableRowError
+from parallax.failover.background import silence
 from parallax.failover.drill.figures import DrillFigures, Timeline
 from parallax.ports.groups import OperationJournal, OperationNote
 
@@ -24,12 +25,12 @@ class DrillEnding(Enum):
     """What became of a drill."""
 
     RUNNING = "running"
-    """It has not ended yet, or ended without a word."""
+    """It has not ended yet, or ended without a word (`seen`)."""
     PASSED = "passed"
     """Both moves were made, no record was lost, none came twice."""
     FAILED = "failed"
     INTERRUPTED = "interrupted"
-    """It was stopped."""
+    """It was stopped, or nobody goes on with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class DrillRecord:
         problem: why it did not pass; empty otherwise.
         left: the state that it left, one sentence; empty while it runs.
         proof: the verdict of `parallax verify` over both moves; empty where it was not asked for.
-        version: grows with each note.
+        version: grows with each note: the microsecond of the newest one, by the store's clock.
         actor: whose command it was; empty: kept by a release that did not say.
     """
 
@@ -91,6 +92,15 @@ def kept(journal: OperationJournal) -> Sequence[DrillRecord]:
         except UnreadableRowError as error:
             _log.warning("drill_unreadable", drill=note.operation_id, problem=str(error))
     return found
+
+
+def seen(record: DrillRecord, now_ms: int) -> DrillRecord:
+    """The drill as it is to be told of at a moment, by the store's clock: one whose process is silent runs no more."""
+    if record.ending is not DrillEnding.RUNNING:
+        return record
+    why = silence(record.version // 1_000, now_ms)
+    left = f"group {record.group} is where it was left: the next drill takes it home"
+    return replace(record, ending=DrillEnding.INTERRUPTED, problem=why, left=left) if why else record
 
 
 def record_of(note: OperationNote) -> DrillRecord:

@@ -149,7 +149,7 @@ def _sentences(record: DrillRecord) -> list[str]:
     took = f"It took {_ms(record.took_ms)}. " if record.took_ms else ""
     found = [f"{took}Group {record.group}, topic {record.topic}."]
     if record.ending is DrillEnding.RUNNING:
-        found.append("It has not ended, or ended without a word: the next drill takes its group home.")
+        found.append("It has not ended.")
     if record.problem:
         found.append(f"Why: {record.problem}.")
     if record.left:

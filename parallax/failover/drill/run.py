@@ -6,7 +6,7 @@ import threading
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, Self
 
 import structlog
 
@@ -31,6 +31,7 @@ _STAGES = {
     DrillEnding.INTERRUPTED: AuditStage.UNKNOWN,
 }
 _POLL_S = 0.1
+_SIGN_EVERY_S = 2.0
 _MEMBERLESS_S = 10.0
 """A drill that runs has no members for moments only, while it begins and between two clusters."""
 
@@ -101,6 +102,37 @@ class DrillPlan:
         return there.reversed(self.origin) if back else there
 
 
+class _Signs:
+    """Says in the journal that a drill goes on, whatever it waits for, until this is left.
+
+    Attributes:
+        version: of the newest note.
+    """
+
+    def __init__(self, outside: Outside, record: DrillRecord) -> None:
+        self._outside = outside
+        self._record = record
+        self.version = record.version
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="drill-signs", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(_SIGN_EVERY_S):
+            self.version = max(self.version + 1, self._outside.time.now_ms() * 1_000)
+            try:
+                keep(self._outside.journal.notes, replace(self._record, version=self.version))
+            except ParallaxError as error:  # the next one may be kept
+                _log.info("sign_lost", drill=self._record.drill_id, problem=f"[{error.code}] {error}")
+
+
 class DrillRun:
     """Carries a drill out.
 
@@ -162,6 +194,26 @@ class DrillRun:
         except ParallaxError as error:
             self._outside.auditor.end(act, AuditStage.FAILED, f"[{error.code}] {error}")
             raise
+        with _Signs(self._outside, record) as signs:
+            record = self._carry_out(record)
+        ended_ms = self._outside.time.now_ms()
+        record = replace(
+            record, version=max(signs.version + 1, ended_ms * 1_000), took_ms=ended_ms - began_ms
+        )
+        try:
+            keep(self._outside.journal.notes, record)
+        except ParallaxError as error:  # the drill itself is over: its result must not be lost with the note
+            record = replace(
+                record, problem=f"{record.problem or 'passed'}; not kept: [{error.code}] {error}"
+            )
+        act.after = {"ending": record.ending.value}
+        self._outside.auditor.end(act, _STAGES[record.ending], record.problem)
+        _log.info("drill_ended", ending=record.ending.value, problem=record.problem, left=record.left)
+        return record
+
+    def _carry_out(self, record: DrillRecord) -> DrillRecord:
+        """The drill with how it ended, why, what it left, and what was measured."""
+        plan = self._plan
         complete = False
         ending, problem, proof = DrillEnding.PASSED, "", ""
         try:
@@ -183,26 +235,15 @@ class DrillRun:
             proof, unproven = self._proven()
             problem = "; ".join(filter(None, (_shortfall(measured), unproven)))
             ending = DrillEnding.FAILED if problem else ending
-        ended_ms = self._outside.time.now_ms()
-        record = replace(
+        return replace(
             record,
-            version=max(record.version + 1, ended_ms * 1_000),
             ending=ending,
             problem=problem,
             left=left,
             proof=proof,
-            took_ms=ended_ms - began_ms,
             figures=measured if samples.acknowledged else None,
             timeline=timeline(samples, (plan.origin, plan.to)) if samples.acknowledged else None,
         )
-        try:
-            keep(self._outside.journal.notes, record)
-        except ParallaxError as error:  # the drill itself is over: its result must not be lost with the note
-            record = replace(record, problem=f"{problem or 'passed'}; not kept: [{error.code}] {error}")
-        act.after = {"ending": record.ending.value}
-        self._outside.auditor.end(act, _STAGES[record.ending], record.problem)
-        _log.info("drill_ended", ending=record.ending.value, problem=record.problem, left=left)
-        return record
 
     def _wait_to_be_alone(self) -> None:
         """Members of a killed drill go when their sessions end; those of one that runs stay, and must not be moved."""

@@ -111,9 +111,14 @@ CASES: list[tuple[Findings, Safety, str]] = [
     (with_route("b->b", latency_ms=LATE_MS + 1), Safety.CARE, "Route b->b is late"),
     (replace(healthy(), primaries=[moving()]), Safety.CARE, "billing is on the move"),
     (
-        replace(healthy(), moves=[pb.MoveSummary(group="late", step="fenced")]),
+        replace(healthy(), moves=[pb.MoveSummary(group="late", step="fenced", state="interrupted")]),
         Safety.CARE,
-        "A move of late is not ended",
+        "A move of late was interrupted",
+    ),
+    (
+        replace(healthy(), moves=[pb.MoveSummary(group="late", step="fenced", state="running")]),
+        Safety.CARE,
+        "A move of late is under way",
     ),
     (with_job(age_ms=90_000), Safety.CARE, "told nothing for 1 min 30 s"),
     (with_job(problem="no host"), Safety.CARE, "last cycle failed: no host"),

@@ -11,9 +11,10 @@ import pytest
 
 from parallax.domain.ids import RegionName
 from parallax.errors import ClusterUnavailableError, ConfigError, StoreUnavailableError
+from parallax.failover.background import SILENT_MS
 from parallax.failover.drill.canary import KafkaCanary
 from parallax.failover.drill.figures import CanaryDelivery, Leg, Samples, figures, timeline
-from parallax.failover.drill.history import DRILLS, DrillEnding, DrillRecord, keep, kept
+from parallax.failover.drill.history import DRILLS, DrillEnding, DrillRecord, keep, kept, seen
 from parallax.failover.drill.report import html, markdown
 from parallax.failover.drill.run import DrillRun
 from parallax.failover.plan import Ending
@@ -286,8 +287,12 @@ class TestReport:
 
     def test_a_drill_that_ended_without_a_word_is_told(self, records: list[DrillRecord]) -> None:
         running = replace(records[0], ending=DrillEnding.RUNNING, figures=None, timeline=None)
-        assert "ended without a word" in markdown([running])
-        assert "<svg" not in html([running])
+        assert "It has not ended." in markdown([running])
+        silent = seen(running, running.version // 1_000 + SILENT_MS)
+        assert "interrupted: run again: no process has told of it for 15 s" in markdown([silent])
+        assert seen(running, running.version // 1_000 + SILENT_MS - 1) == running
+        assert seen(records[0], running.version // 1_000 + SILENT_MS) == records[0], "it has ended"
+        assert "<svg" not in html([silent])
 
 
 def test_a_refused_move_is_told(bench: Bench) -> None:
