@@ -17,6 +17,8 @@ from parallax.v1 import primaries_pb2
 MOST_ROWS, FEWEST_ROWS = 300, 10
 """Partitions of the whole page, shared out among its sections; and of a section in any case."""
 T = TypeVar("T")
+MODES = {primaries_pb2.ACTIVE_PASSIVE: "active/passive", primaries_pb2.ACTIVE_ACTIVE: "active/active"}
+"""How a group is consumed, as people read it."""
 _GRAVE = pb.EARLIEST_FALLBACK
 """Outcomes from here on are those that an operator has to look at."""
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from console.drilling import ENDINGS
-from console.groups import optional, outcome_cell
+from console.groups import MODES, optional, outcome_cell
 from console.listing import Cell, Choice, Listing, age, columns, history, link, moment
 from console.moving import STATES
 from console.reads import Reads
@@ -73,7 +73,7 @@ def groups(reads: Reads, asked: Asked) -> Listing:
     answer = reads.list_groups(prefix=asked.prefix, after=asked.after, limit=PAGE)
     return Listing(
         columns=columns(
-            "group Group | primary Primary | stage Stage | outcome Worst outcome | active_at Consumes at | >partitions Partitions"
+            "group Group | primary Primary | mode Mode | stage Stage | outcome Worst outcome | active_at Consumes at | >partitions Partitions"
             " | since Since | age Seen"
         ),
         rows=tuple(_group(item, asked.now_ms) for item in answer.groups),
@@ -96,7 +96,8 @@ def none_of(prefix: str, what: str, otherwise: str) -> str:
 def _group(item: pb.GroupSummary, now_ms: int) -> tuple[Cell, ...]:
     name = Cell(item.group, link=link("/group", name=item.group))
     made = item.primary.decision if item.primary.HasField("decision") else None
-    primary, stage = Cell(None if made is None else made.region), Cell(None)
+    primary, mode = (Cell(None),) * 2 if made is None else (Cell(made.region), Cell(MODES.get(made.mode)))
+    stage = Cell(None)
     if item.primary.problem:
         primary = Cell("unreadable", tone="bad", note=item.primary.problem)
     elif item.primary.dual_active:
@@ -105,13 +106,14 @@ def _group(item: pb.GroupSummary, now_ms: int) -> tuple[Cell, ...]:
         moving = made.stage == primaries_pb2.MOVING
         stage = Cell("moving" if moving else "settled", tone="warn" if moving else "")
     if not item.HasField("sync"):
-        return (name, primary, stage, *(Cell(None) for _ in range(5)))
+        return (name, primary, mode, stage, *(Cell(None) for _ in range(5)))
     sync = item.sync
     seen = optional(sync, "age_ms")
     old = seen is None or seen > OLD_MS
     return (
         name,
         primary,
+        mode,
         stage,
         Cell("problem", tone="bad", note=sync.problem) if sync.problem else outcome_cell(sync.outcome),
         Cell(", ".join(sync.active_at)),
@@ -126,7 +128,7 @@ def replication(reads: Reads, asked: Asked) -> Listing:
     answer = reads.list_replication(prefix=asked.prefix, after=asked.after, limit=PAGE)
     return Listing(
         columns=columns(
-            "route Route | state State | >lag_records Lag | lag_history Lag until now | >latency_ms Latency | >index_lag_ms Index behind | >partitions Partitions"
+            "route Route | state State | >lag_records Lag | lag_history Lag until now | >records_per_s Records in a second | >latency_ms Latency | >index_lag_ms Index behind | >partitions Partitions"
             " | >partitions_stopped Stopped | >shards_running Shards running | >records Records | >age_ms Told"
         ),
         rows=tuple(_route(item) for item in answer.routes),
@@ -150,6 +152,7 @@ def _route(item: pb.RouteReplication) -> tuple[Cell, ...]:
         Cell(word, tone=tone, note="; ".join(item.problems)),
         Cell(optional(item, "lag_records")),
         history([optional(sample, "lag_records") for sample in item.lag_history]),
+        _rate(item),
         _duration(optional(item, "latency_ms")),
         _duration(optional(item, "index_lag_ms")),
         Cell(optional(item, "partitions")),
@@ -162,6 +165,12 @@ def _route(item: pb.RouteReplication) -> tuple[Cell, ...]:
         Cell(optional(item, "records")),
         _told(optional(item, "age_ms")),
     )
+
+
+def _rate(item: pb.RouteReplication) -> Cell:
+    if not item.HasField("records_per_s"):
+        return Cell(None)
+    return Cell(item.records_per_s, text=f"{item.records_per_s:,.1f}")
 
 
 def _duration(milliseconds: int | None) -> Cell:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from console.groups import MODES
 from console.listing import Cell, Choice, Column, Listing, age, columns, link, moment
 from console.lists import PAGE, Asked, none_of
 from console.reads import Reads
@@ -10,7 +11,6 @@ from parallax.v1 import primaries_pb2 as pb
 
 _HEALTH = {pb.UP: ("up", "good"), pb.AWAY: ("away", "bad"), pb.NOT_ASKED: ("not asked", "dim")}
 _STAGES = {pb.SETTLED: "settled", pb.MOVING: "moving"}
-_MODES = {pb.ACTIVE_PASSIVE: "active/passive", pb.ACTIVE_ACTIVE: "active/active"}
 PRIMARY_COLUMNS: tuple[Column, ...] = columns(
     "group Group | region Region | cluster Cluster | mode Mode | stage Stage | >fencing_number Fencing number"
     " | decided_at Decided at | decided_in Decided in | reason Reason | state State"
@@ -92,7 +92,7 @@ def primary_cells(item: pb.Primary, now_ms: int) -> tuple[Cell, ...]:
         group,
         Cell(made.region),
         Cell(made.cluster if made.HasField("cluster") else None),
-        Cell(_MODES.get(made.mode)),
+        Cell(MODES.get(made.mode)),
         Cell(_STAGES.get(made.stage), tone="warn" if made.stage == pb.MOVING else ""),
         Cell(made.fencing_number, text=str(made.fencing_number)),
         Cell(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import nlargest
 
@@ -27,6 +28,10 @@ _READ_MS = 30_000
 """Longer than the store's own time-out may be by default: what is slow is the store's error, and says so."""
 _STOPS_WITHIN_S = 5.0
 _DRILLS_READ = 50
+_PRIMARIES_SHARE = 0.02
+"""Of the time that reading every group's decisions may take: with many groups they are read less often."""
+_PRIMARIES_AGE_S = 300.0
+"""However long it takes, they are read after so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +57,19 @@ class StoreGauges(Collector):
     Args:
         service: reads them.
         settings: how often, and how many of them a scrape shows.
+        clock: seconds, monotonic.
     """
 
-    def __init__(self, service: UseCases, settings: MetricsSettings) -> None:
+    def __init__(
+        self,
+        service: UseCases,
+        settings: MetricsSettings,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._service = service
         self._settings = settings
+        self._clock = clock
+        self._primaries_due_s = float("-inf")
         self._seen = _Seen()
         self._was_dual_active: frozenset[GroupName] = frozenset()
         """Groups that are, or were since this process began: they keep a sample, so that an end can be seen."""
@@ -84,7 +97,7 @@ class StoreGauges(Collector):
             self._stop.wait(self._settings.refresh_interval_s)
 
     def refresh(self) -> None:
-        """Read the store now. What it can't tell has no samples until it can."""
+        """Read the store now, but for decisions that were read lately. What it can't tell has no samples until it can."""
         up = True
         freshness: dict[Route, dict[str, int]] = {}
         primaries: Mapping[GroupName, Assignment | InvariantError] | None = None
@@ -94,7 +107,7 @@ class StoreGauges(Collector):
         except ParallaxError as error:
             up = self._noted(error)
         try:
-            primaries = self._service.primaries.all()
+            primaries = self._read_primaries()
         except ParallaxError as error:
             up = self._noted(error) and up
         try:
@@ -102,7 +115,7 @@ class StoreGauges(Collector):
         except ParallaxError as error:
             up = self._noted(error) and up
         try:
-            self._service.replication.remember_lags()
+            self._service.replication.look()
         except ParallaxError as error:
             up = self._noted(error) and up
         self._service.lags.remember()
@@ -123,6 +136,16 @@ class StoreGauges(Collector):
             }
             for route in found.routes
         }
+
+    def _read_primaries(self) -> Mapping[GroupName, Assignment | InvariantError]:
+        began_s, known = self._clock(), self._seen.primaries
+        if known is not None and began_s < self._primaries_due_s:
+            return known
+        found = self._service.primaries.all()
+        rest_s = (self._clock() - began_s) / _PRIMARIES_SHARE
+        often = rest_s <= self._settings.refresh_interval_s
+        self._primaries_due_s = began_s + (0.0 if often else min(rest_s, _PRIMARIES_AGE_S))
+        return found
 
     def _read_drills(self) -> dict[str, int]:
         found: dict[str, int] = {}

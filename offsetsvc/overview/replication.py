@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from offsetsvc.lags import SAMPLES
@@ -51,6 +51,8 @@ class _Row:
 
 
 _Key = tuple[int, TopicPartition]
+_ShardRun = tuple[int, str]
+"""A shard, and the driver that counts its records."""
 
 
 class ReplicationLists:
@@ -77,6 +79,8 @@ class ReplicationLists:
         self._lock = threading.Lock()
         self._memory: dict[Route, tuple[float, Sequence[ShardReport]]] = {}
         self._lags: dict[Route, deque[offsets_pb2.LagSample]] = {}
+        self._counts: dict[Route, Mapping[_ShardRun, tuple[int, int]]] = {}
+        self._rates: dict[Route, float | None] = {}
 
     def routes(self, request: pb.ListReplicationRequest) -> pb.ListReplicationResponse:
         """A page of routes.
@@ -110,15 +114,15 @@ class ReplicationLists:
                     self._config.source_cluster(route),
                     found.get(route, RouteStatus()),
                     now_ms,
-                    self._lags_of(route),
+                    *self._seen_of(route),
                 )
                 for route in page
             ],
             next_after=next_after,
         )
 
-    def remember_lags(self) -> None:
-        """Take a sample of every route's lag; unknown where its driver told nothing lately.
+    def look(self) -> None:
+        """Take a sample of every route's lag, and how fast it has copied since the last look; unknown where its driver told nothing lately.
 
         Raises:
             StoreUnavailableError: the store did not answer; there is no sample then.
@@ -132,12 +136,16 @@ class ReplicationLists:
             sample = offsets_pb2.LagSample(
                 at_ms=now_ms, lag_records=_sum(item.lag_records for item in shards) if known else None
             )
+            counts = _counts(shards) if known else {}
             with self._lock:
                 self._lags.setdefault(route, deque(maxlen=SAMPLES)).append(sample)
+                before = self._counts.get(route, {})
+                if not _too_soon(before, counts):
+                    self._rates[route], self._counts[route] = _rate(before, counts), counts
 
-    def _lags_of(self, route: Route) -> list[offsets_pb2.LagSample]:
+    def _seen_of(self, route: Route) -> tuple[list[offsets_pb2.LagSample], float | None]:
         with self._lock:
-            return list(self._lags.get(route, ()))
+            return list(self._lags.get(route, ())), self._rates.get(route)
 
     def partitions(
         self, route: Route, request: pb.ListReplicationPartitionsRequest
@@ -207,6 +215,7 @@ def _route(
     status: RouteStatus,
     now_ms: int,
     lags: Sequence[offsets_pb2.LagSample],
+    records_per_s: float | None,
 ) -> pb.RouteReplication:
     shards = status.shards
     newest = max(shards, key=lambda item: item.told_at_ms, default=None)
@@ -236,7 +245,37 @@ def _route(
         records=_sum(item.records for item in shards),
         bytes=_sum(item.size_bytes for item in shards),
         lag_history=lags,
+        records_per_s=records_per_s,
     )
+
+
+def _counts(shards: Iterable[ShardStatus]) -> dict[_ShardRun, tuple[int, int]]:
+    """When each shard has told, and how many records it has copied since its driver began."""
+    return {
+        (item.shard, item.owner): (item.told_at_ms, item.records)
+        for item in shards
+        if item.records is not None
+    }
+
+
+def _too_soon(before: Mapping[_ShardRun, tuple[int, int]], now: Mapping[_ShardRun, tuple[int, int]]) -> bool:
+    """Whether a shard has told nothing since it was looked at last."""
+    return bool(now) and before.keys() == now.keys() and any(now[item][0] <= before[item][0] for item in now)
+
+
+def _rate(
+    before: Mapping[_ShardRun, tuple[int, int]], now: Mapping[_ShardRun, tuple[int, int]]
+) -> float | None:
+    """Records in a second; None: not every shard has told twice of one driver, and the rate of some would look like that of all."""
+    if not now or before.keys() != now.keys():
+        return None
+    rate = 0.0
+    for shard, (told_at_ms, records) in now.items():
+        earlier_ms, earlier = before[shard]
+        if records < earlier:
+            return None
+        rate += (records - earlier) * 1_000 / (told_at_ms - earlier_ms)
+    return round(rate, 1)
 
 
 def _state(shards: Sequence[ShardStatus], now_ms: int, missing: int) -> pb.RouteState:

@@ -390,6 +390,7 @@ _ROUTES = RowListing(
         ListColumn("route", _word("route")),
         ListColumn("state", _state("state")),
         ListColumn(">lag", _word("lag_records")),
+        ListColumn(">records/s", _word("records_per_s")),
         ListColumn(">latency ms", _word("latency_ms")),
         ListColumn(">index lag ms", _word("index_lag_ms")),
         ListColumn(">shards", _shards),

@@ -15,6 +15,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 _INTEGERS = {FieldDescriptor.CPPTYPE_INT32, FieldDescriptor.CPPTYPE_INT64}
+_NUMBERS = {FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_FLOAT}
 
 
 def to_json(message: Message) -> dict[str, Any]:
@@ -80,6 +81,8 @@ def _field_schema(field: Any) -> dict[str, Any]:
         single = {"type": "string", "enum": [item.name for item in field.enum_type.values]}
     elif field.cpp_type in _INTEGERS:
         single = {"type": "integer"}
+    elif field.cpp_type in _NUMBERS:
+        single = {"type": "number"}
     elif field.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
         single = {"type": "boolean"}
     else:

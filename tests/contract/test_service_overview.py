@@ -257,16 +257,42 @@ def test_a_route_tells_its_lag_as_it_went_and_a_silent_one_that_it_is_unknown() 
             ]
 
         assert history() == []
-        service.replication.remember_lags()
+        service.replication.look()
         for lag in (0, 7):
             world.status.save_shards([shard(0, lag_records=lag), shard(1, lag_records=lag)])
-            service.replication.remember_lags()
+            service.replication.look()
         world.status.save_shards([shard(1, lag_records=7, told_at_ms=NOW_MS - 31_000)])
-        service.replication.remember_lags()
+        service.replication.look()
         assert history() == [(0, None), (0, 0), (0, 14), (0, None)]
         for _ in range(100):
-            service.replication.remember_lags()
+            service.replication.look()
         assert len(history()) == 40
+
+
+def test_a_route_tells_how_fast_it_copies_as_long_as_one_driver_counts() -> None:
+    world = World()
+    request = pb.ListReplicationRequest(prefix="a->b")
+    with world.service() as service:
+
+        def rate(*told: tuple[int, int, str]) -> float | None:
+            """After two shards have told: records, and how long ago."""
+            world.status.save_shards(
+                [
+                    shard(number, records=records, told_at_ms=NOW_MS - ago_ms, owner=owner)
+                    for number, (records, ago_ms, owner) in enumerate(told)
+                ]
+            )
+            service.replication.look()
+            [found] = service.replication.routes(request).routes
+            return found.records_per_s if found.HasField("records_per_s") else None
+
+        assert rate((100, 25_000, "x"), (0, 25_000, "x")) is None, "nothing is known of before"
+        assert rate((600, 15_000, "x"), (5, 15_000, "x")) == 50.5
+        assert rate((600, 15_000, "x"), (5, 15_000, "x")) == 50.5, "nothing was told meanwhile"
+        assert rate((700, 10_000, "x"), (5, 15_000, "x")) == 50.5, "nor by all"
+        assert rate((600, 5_000, "x"), (5, 5_000, "x")) == 0.0
+        assert rate((3, 4_000, "y"), (5, 4_000, "x")) is None, "another driver counts anew"
+        assert rate((5, 3_000, "y"), (4, 3_000, "x")) is None, "a count that falls is another one"
 
 
 def test_a_group_that_is_looked_at_tells_its_lag_as_it_went(
@@ -362,8 +388,9 @@ def test_a_move_of_an_older_release_is_read_from_its_record() -> None:
 
 
 def test_drills_tell_what_was_measured(http: httpx.Client) -> None:
-    running, failed = http.get("/v1/drills").json()["drills"]
-    assert (running["ending"], running["took_ms"], running["lost_records"]) == ("running", None, None)
+    silent, failed = http.get("/v1/drills").json()["drills"]
+    assert (silent["ending"], silent["took_ms"], silent["lost_records"]) == ("interrupted", None, None)
+    assert silent["problem"].startswith("interrupted: run again: no process has told of it for ")
     assert (failed["ending"], failed["lost_records"], failed["legs"][0]["rto_ms"]) == (
         DrillEnding.FAILED.value,
         2,

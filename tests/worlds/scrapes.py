@@ -119,7 +119,7 @@ def service(settings: MetricsSettings) -> ServiceMetrics:
                 drills=[overview_pb2.DrillSummary(ending="passed", started_at_ms=5_000)]
             )
         ),
-        replication=SimpleNamespace(remember_lags=lambda: None),
+        replication=SimpleNamespace(look=lambda: None),
         lags=SimpleNamespace(remember=lambda: None),
         moves=SimpleNamespace(unaudited=lambda: {"ReportProgress": 1}),
     )

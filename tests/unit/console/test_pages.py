@@ -343,7 +343,7 @@ def test_a_route_that_nobody_tells_of_is_unknown_and_not_zero() -> None:
     assert row["state"] == "unknown"
     assert {value for name, value in row.items() if name not in ("route", "state")} == {None}
     text = client.get("/routes").text
-    assert text.count("\u2013") == 9
+    assert text.count("\u2013") == 10
 
 
 def test_the_lag_of_the_last_minutes_is_drawn_and_what_was_unknown_is_a_dash() -> None:

@@ -40,7 +40,7 @@ class Store:
         self.operations = SimpleNamespace(drills=self._drills)
         self.mapping = SimpleNamespace(routes=self._routes)
         self.primaries = SimpleNamespace(all=self._all)
-        self.replication = SimpleNamespace(remember_lags=self._remember)
+        self.replication = SimpleNamespace(look=self._remember)
         self.lags = SimpleNamespace(remember=lambda: None)
         self.remembered = 0
 
@@ -215,3 +215,50 @@ def test_of_many_topics_the_stalest_have_samples_and_the_route_counts_all() -> N
     none = gauges_of(store, partitions="none")
     none.refresh()
     assert not any(name.startswith("freshness") for name in scraped(none))
+
+
+class TestManyGroups:
+    """Reading all decisions may take two hundredths of the time."""
+
+    @pytest.fixture
+    def read(self) -> Any:
+        store, now = Store(), SimpleNamespace(s=0.0, takes_s=0.0, reads=0)
+        store.known = {GROUP: assignment()}
+
+        def read_all() -> dict[GroupName, Any]:
+            now.reads += 1
+            now.s += now.takes_s
+            return store._all()
+
+        store.primaries = SimpleNamespace(all=read_all)
+        service: Any = store
+        gauges = StoreGauges(service, MetricsSettings(refresh_interval_s=15), lambda: now.s)
+
+        def reads_of_rounds(count: int) -> int:
+            before = now.reads
+            for _ in range(count):
+                began_s = now.s
+                gauges.refresh()
+                now.s = began_s + 15
+            return now.reads - before
+
+        return SimpleNamespace(store=store, now=now, of_rounds=reads_of_rounds, gauges=gauges)
+
+    def test_what_is_quick_is_read_each_time(self, read: Any) -> None:
+        read.now.takes_s = 0.29
+        assert read.of_rounds(10) == 10
+
+    def test_what_is_slow_is_read_less_often(self, read: Any) -> None:
+        read.now.takes_s = 0.89
+        assert read.of_rounds(12) == 4, "each 45 s"
+
+    def test_what_is_very_slow_is_read_every_five_minutes(self, read: Any) -> None:
+        read.now.takes_s = 14.0
+        assert read.of_rounds(40) == 2
+
+    def test_what_could_not_be_read_is_read_again_at_once(self, read: Any) -> None:
+        read.now.takes_s = 5.0
+        read.store.error = StoreUnavailableError("no answer")
+        assert read.of_rounds(3) == 3
+        read.store.error = None
+        assert read.of_rounds(3) == 1
