@@ -127,6 +127,8 @@ class Index(Section):
     fine_retention_s: Annotated[int, Field(ge=3_600)] = 86_400
     coarse_retention_s: Annotated[int, Field(ge=3_600)] = 14 * 86_400
     """At least the retention of the longest replicated topic."""
+    memory_mib: Annotated[int, Field(ge=1)] = 256
+    """What a process that answers, or publishes, may remember of blocks, and as much again of their keys."""
 
 
 class StatusTls(Section):

@@ -1,7 +1,4 @@
-"""How blocks of rows are named and ordered, and what a lease tells in one turn. Pure.
-
-Nothing is stored in this form yet: it is what the index in blocks (`parallax.domain.blocks`) is written as.
-"""
+"""How blocks of rows are named and ordered, and what a lease tells in one turn. Pure."""
 
 from __future__ import annotations
 

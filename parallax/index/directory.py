@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from weakref import ref
@@ -15,12 +14,15 @@ from parallax.domain.blocks import Block
 from parallax.domain.index_rows import left_by
 from parallax.index.tails import Generation, TurnRows
 from parallax.ports.blocks import BlockName, BlockReaderStore, BlocksOf, ToldKey
+from parallax.runtime.newest import Newest
 
-MOST_BLOCKS = 16_384
-"""Remembered: some 100 MiB."""
+MEMORY_BYTES = 256 << 20
+"""For blocks, and as much for keys."""
 
-MOST_LINEAGES = 20_000
-"""Whose keys are remembered."""
+_BESIDE_A_BLOCK_BYTES = 2_100
+"""Its name and the views of its columns; measured, as is the next."""
+_KEY_BYTES = 330
+"""A key with the block's first row alone."""
 
 _KEYS_AT_ONCE = 512
 
@@ -43,6 +45,11 @@ class Directory:
     whole: bool
     generation: Generation
 
+    @property
+    def memory_bytes(self) -> int:
+        """About what it takes."""
+        return _KEY_BYTES * (1 + len(self.first_rows))
+
     def with_others(self, told: Iterable[ToldKey], *, whole: bool, generation: Generation) -> Directory:
         """The same with further keys."""
         first_rows = self.first_rows | dict(told)
@@ -57,25 +64,31 @@ class _Known:
     generation: Generation
     final: bool
 
+    @property
+    def memory_bytes(self) -> int:
+        """About what it takes."""
+        return _BESIDE_A_BLOCK_BYTES + self.block.nbytes
+
 
 class Blocks:
-    """Directories and blocks that were read, as many as is bounded. Safe to use from several threads."""
+    """Directories and blocks that were read, as many as is bounded. Safe to use from several threads.
 
-    def __init__(
-        self, store: BlockReaderStore, *, most_blocks: int = MOST_BLOCKS, most_lineages: int = MOST_LINEAGES
-    ) -> None:
+    Args:
+        store: where they are.
+        memory_bytes: about what blocks take that are remembered, and about what keys take. What one look-up needs is remembered,
+            however much it is.
+    """
+
+    def __init__(self, store: BlockReaderStore, *, memory_bytes: int = MEMORY_BYTES) -> None:
         self._store = store
-        self._lock = threading.Lock()
-        """Guards what was read; nothing is asked of the store under it."""
-        self._blocks: OrderedDict[BlockName, _Known] = OrderedDict()
-        self._directories: OrderedDict[BlocksOf, Directory] = OrderedDict()
-        self._most_blocks = most_blocks
-        self._most_lineages = most_lineages
+        self._blocks: Newest[BlockName, _Known] = Newest(memory_bytes, lambda known: known.memory_bytes)
+        self._directories: Newest[BlocksOf, Directory] = Newest(
+            memory_bytes, lambda directory: directory.memory_bytes
+        )
 
     def directories(self, wanted: Sequence[tuple[BlocksOf, Generation]]) -> list[Directory]:
         """The last keys of lineages, as they were told by these generations at least; those that have to be read, together."""
-        with self._lock:
-            known = {place: self._directories.get(place) for place, _ in wanted}
+        known = {place: self._directories.get(place) for place, _ in wanted}
         found: dict[BlocksOf, Directory] = {}
         new: list[tuple[BlocksOf, Generation]] = []
         changed: list[tuple[BlocksOf, Generation, Directory]] = []
@@ -103,8 +116,8 @@ class Blocks:
             later = self._store.keys_from(asked)
             for (place, generation, directory), keys in zip(changed, later, strict=True):
                 found[place] = directory.with_others(keys, whole=directory.whole, generation=generation)
-        for place in {place for place, _ in new} | {place for place, _, _ in changed}:
-            self._keep(place, found[place])
+        read = {place for place, _ in new} | {place for place, _, _ in changed}
+        self._directories.put_all({place: found[place] for place in read})
         return [found[place] for place, _ in wanted]
 
     def with_older(self, place: BlocksOf, directory: Directory) -> Directory:
@@ -116,40 +129,26 @@ class Blocks:
         further = directory.with_others(told, whole=whole, generation=directory.generation)
         if len(further.first_rows) == known:
             further = replace(further, whole=True)
-        with self._lock:
-            if self._directories.get(place) is directory:
-                self._directories[place] = further
+        self._directories.replace(place, directory, further)
         return further
-
-    def _keep(self, place: BlocksOf, directory: Directory) -> None:
-        with self._lock:
-            self._directories[place] = directory
-            self._directories.move_to_end(place)
-            while len(self._directories) > self._most_lineages:
-                self._directories.popitem(last=False)
 
     def known(self, name: BlockName, generation: Generation) -> Block | None:
         """A block that need not be read."""
-        with self._lock:
-            known = self._blocks.get(name)
-            if known is None or not (known.final or known.generation == generation):
-                return None
-            self._blocks.move_to_end(name)
-            return known.block
+        known = self._blocks.get(name)
+        return known.block if known is not None and (known.final or known.generation == generation) else None
 
-    def read(self, wanted: Sequence[tuple[BlockName, Directory]]) -> None:
+    def read(self, wanted: Sequence[tuple[BlockName, Directory]]) -> dict[BlockName, Block]:
         """Read blocks at once; of those that are gone, their first rows."""
         stored = self._store.blocks([name for name, _ in wanted])
-        with self._lock:
-            for name, directory in wanted:
-                body = stored.get(name)
-                block = Block(body or directory.first_rows[name.key])
-                # One that is missing has expired, or has not come from another datacenter yet.
-                final = body is not None and directory.keys[-1] != name.key
-                self._blocks[name] = _Known(block, directory.generation, final)
-                self._blocks.move_to_end(name)
-            while len(self._blocks) > max(self._most_blocks, len(wanted)):
-                self._blocks.popitem(last=False)
+        known: dict[BlockName, _Known] = {}
+        for name, directory in wanted:
+            body = stored.get(name)
+            block = Block(body or directory.first_rows[name.key])
+            # One that is missing has expired, or has not come from another datacenter yet.
+            final = body is not None and directory.keys[-1] != name.key
+            known[name] = _Known(block, directory.generation, final)
+        self._blocks.put_all(known)
+        return {name: item.block for name, item in known.items()}
 
 
 class StoredTable(BlockTable):
@@ -272,10 +271,7 @@ class StoredTable(BlockTable):
             name, directory = self._name(number), self._keys[2]
             found = self._blocks.known(name, directory.generation)
             if found is None:
-                self._blocks.read([(name, directory)])
-                found = self._blocks.known(name, directory.generation)
-            if found is None:  # it went at once, for others: rows are at hand all the same
-                found = Block(directory.first_rows[name.key])
+                found = self._blocks.read([(name, directory)])[name]
             self._keep(number, found)
         self._recent = number, ref(found), None
         return found

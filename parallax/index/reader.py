@@ -18,7 +18,7 @@ from parallax.domain.index_rows import (
     StampedRow,
 )
 from parallax.domain.runs import Run
-from parallax.index.directory import Blocks, StoredTable
+from parallax.index.directory import MEMORY_BYTES, Blocks, StoredTable
 from parallax.index.tails import Tails, TurnRows
 from parallax.ports.blocks import BlocksOf, TurnsWanted
 from parallax.ports.index import MappingStore
@@ -38,6 +38,7 @@ class BlockIndex:
     Args:
         store: where they are.
         max_age_ms: a look-up may do with turns that were read so long ago; what tells of whole topics always reads them anew.
+        memory_bytes: for blocks that are remembered, and as much for their keys (`parallax.index.directory.Blocks`).
         clock: seconds, never going back.
     """
 
@@ -46,13 +47,14 @@ class BlockIndex:
         store: MappingStore,
         *,
         max_age_ms: float = 0,
+        memory_bytes: int = MEMORY_BYTES,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._max_age_s = max_age_ms / 1_000
         self._clock = clock
         self._tails = Tails(store, quiet_s=self._max_age_s, clock=clock)
-        self._blocks = Blocks(store)
+        self._blocks = Blocks(store, memory_bytes=memory_bytes)
         self._lock = threading.Lock()
         self._read_at_s: dict[Route, float] = {}
         self._topics: Newest[tuple[Route, TopicName], tuple[RouteTopic, int, RouteTopic]] = Newest(

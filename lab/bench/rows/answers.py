@@ -2,7 +2,7 @@
 
 The service runs on one core. Each question names its own next offset, so no committed offset is asked for. All are about one group, so
 that those under way at one time share the read of its last move. The service remembers all blocks of so many runs once they were asked
-for: what is measured is a warm one.
+for: what is measured first is a warm one. Then one that may remember hardly any block reads almost all of them for each answer.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ _CALLERS = 16
 _WRITE_AT_ONCE = 200
 _CLUSTER_TIMEOUT_MS = 10_000
 _ASKED_WITHIN_S = 600.0
+_COLD_MIB = 1
+"""Some 140 blocks of the thousands that a million runs make, and the keys of all."""
 _ON_ONE_CORE = (
     sys.executable,
     "-c",
@@ -80,7 +82,7 @@ class AnswersRow(Row):
         return BenchPlace(("a", "b"))
 
     def play(self, play: Play) -> None:
-        """Fill the index once; start a service and ask it in every round."""
+        """Fill the index once; start a service and ask it in every round, then one that remembers little."""
         runs, seconds = (40_000, 4.0) if play.settings.smoke else (self.runs, self.seconds)
         size = HistorySize(runs // (len(SOURCES) * len(_TARGETS) * PARTITIONS))
         missing = [
@@ -92,7 +94,7 @@ class AnswersRow(Row):
             play.tell(
                 f"{found.answers_per_s:,.0f} answers/s, p99 {found.p99_ms:.1f} ms at half of it: {found.outcomes}"
             )
-            measures = (
+            warm = (
                 Measure(f"{self.name}: one core", "answers/s", "higher", found.answers_per_s),
                 Measure(
                     f"{self.name}: service's share of the core", "cores", "none", found.service_cpu_share
@@ -100,7 +102,15 @@ class AnswersRow(Row):
                 Measure(f"{self.name}: p50 at half that rate", "ms", "lower", found.p50_ms),
                 Measure(f"{self.name}: p99 at half that rate", "ms", "lower", found.p99_ms),
             )
-            play.store.add(Round("parallax", number, measures, asdict(found)))
+            cold = _asked(play.stage, _with_memory(config, _COLD_MIB), size, seconds)
+            play.tell(
+                f"{cold.answers_per_s:,.0f} answers/s, p99 {cold.p99_ms:.1f} ms at half of it, with cold blocks: {cold.outcomes}"
+            )
+            measures = (
+                *warm,
+                Measure(f"{self.name}: one core, blocks cold", "answers/s", "higher", cold.answers_per_s),
+            )
+            play.store.add(Round("parallax", number, measures, {**asdict(found), "cold": asdict(cold)}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +208,15 @@ def _write_config(stage: BenchStage) -> Path:
     path = stage.directory / "copiers" / "answers.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+    return path
+
+
+def _with_memory(config: Path, mib: int) -> Path:
+    """The same configuration for a service that remembers so little."""
+    settings = yaml.safe_load(config.read_text(encoding="utf-8"))
+    settings["index"] = {**settings.get("index", {}), "memory_mib": mib}
+    path = config.with_name("answers-cold.yaml")
+    path.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
     return path
 
 

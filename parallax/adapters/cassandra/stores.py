@@ -26,7 +26,7 @@ class CassandraMappingIndex(BlockIndex, CassandraRecords, CassandraBlocks):
     ) -> None:
         CassandraRecords.__init__(self, connection, keyspace, settings)
         CassandraBlocks.__init__(self, connection, keyspace, settings)
-        BlockIndex.__init__(self, self, max_age_ms=max_age_ms)
+        BlockIndex.__init__(self, self, max_age_ms=max_age_ms, memory_bytes=settings.memory_mib << 20)
 
 
 class CassandraStores:

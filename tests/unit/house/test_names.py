@@ -25,7 +25,6 @@ REASONS_TO_BE_ALONE = {
     "parallax.config.pace": "what a word of the configuration stands for, which those who copy share with it",
     "parallax.domain.outcome": "the words of answers, which every layer knows",
     "parallax.moved": "goes with the next release",
-    "parallax.runtime.newest": "the store's adapter, the index and the offset service remember by it",
     "parallax.adapters.spark.daemon": "run by Spark as a module, before anything else may be imported",
 }
 

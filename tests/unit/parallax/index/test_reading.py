@@ -303,6 +303,21 @@ def test_a_block_that_has_not_come_yet_is_asked_for_again() -> None:
     assert len(table.get(table.by_target(105))) == 2
 
 
+def test_blocks_and_keys_take_no_more_memory_than_they_may() -> None:
+    store, memory_bytes = OldKeys(), 50_000
+    blocks = Blocks(store, memory_bytes=memory_bytes)  # type: ignore[arg-type]
+    places = [PLACE._replace(lineage=number) for number in range(200)]
+    for item in places:
+        (directory,) = blocks.directories([(item, ())])
+        table = StoredTable(blocks, item, directory, (0, ()))
+        assert [table.get(number).target_base for number in range(len(directory.keys))] == [
+            key.target_start for key in directory.keys
+        ]
+    assert sum(known.memory_bytes for known in blocks._blocks._values.values()) <= memory_bytes
+    assert 1 < len(blocks._directories._values) < 200
+    assert sum(known.memory_bytes for known in blocks._directories._values.values()) <= memory_bytes
+
+
 def test_an_owner_whose_term_is_over_tells_nothing_behind_what_no_turn_tells_of(
     store: InterruptedStore,
 ) -> None:
