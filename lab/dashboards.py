@@ -284,6 +284,17 @@ REPLICATION = Dashboard(
             "cps",
         ),
         Panel(
+            "What copiers wait for",
+            [
+                Query(
+                    "sum by (source, target, side) "
+                    f"(rate(parallax_replicator_waited_seconds_total{{{_ROUTE}}}[5m]))",
+                    f"{_OF_ROUTE} {{{{side}}}}",
+                )
+            ],
+            meaning="Of each second, by all shards. Where lag grows, the side near 1 a shard is what limits the route.",
+        ),
+        Panel(
             "Leases that wait",
             [Query(f"sum by (source, target) (parallax_replicator_waiting{{{_ROUTE}}})", _OF_ROUTE)],
         ),
@@ -361,6 +372,17 @@ GROUPS = Dashboard(
                 Query("sum(rate(parallax_sync_failed_groups_total[5m]))", "groups failed"),
             ],
             "cps",
+        ),
+        Panel(
+            "From a commit to its offset elsewhere, p99",
+            [
+                Query(
+                    "histogram_quantile(0.99, sum by (le) (rate(parallax_sync_checkpoint_latency_seconds_bucket[5m])))",
+                    "p99",
+                )
+            ],
+            "s",
+            meaning="With what a cluster that is away has held up, once it is published.",
         ),
         Panel(
             "Checkpoints for MirrorMaker 2's clients",

@@ -9,8 +9,8 @@ from enum import Enum
 from typing import Any
 
 from parallax.domain.ids import RegionName, Route, TopicPartition
+from parallax.domain.latencies import NO_LATENCIES, Latencies
 from parallax.errors import InvalidNameError
-from replicator.latencies import NO_LATENCIES, Latencies
 
 
 @dataclass(frozen=True)
@@ -128,6 +128,8 @@ class LeaseProgress:
         waiting_for: what the lease waits for (a cluster that does not answer), or empty.
         record_ages: of the records committed since the lease began: how old they were when they were sent.
         latencies: of the same: how old they were when their copy was committed.
+        source_wait_ms: since the lease began: reading the source, and waiting for it to have something.
+        target_wait_ms: likewise: waiting for the target to take in what was sent, and to commit it.
     """
 
     lease: Lease
@@ -141,6 +143,8 @@ class LeaseProgress:
     waiting_for: str = ""
     record_ages: Latencies = NO_LATENCIES
     latencies: Latencies = NO_LATENCIES
+    source_wait_ms: int = 0
+    target_wait_ms: int = 0
 
 
 @dataclass(frozen=True)

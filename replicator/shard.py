@@ -230,6 +230,8 @@ class _Holder:
                 waiting_for=self._waiting_for,
                 record_ages=counts.record_ages.value(),
                 latencies=counts.latencies.value(),
+                source_wait_ms=round(counts.source_wait_ms),
+                target_wait_ms=round(counts.target_wait_ms),
             )
         )
 

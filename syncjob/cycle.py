@@ -16,6 +16,7 @@ from parallax.config.config import Config
 from parallax.domain.commits import Commits, ObservedCommit, last_seen
 from parallax.domain.formats import UnreadableRow, apart
 from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
+from parallax.domain.latencies import NO_LATENCIES, Latencies
 from parallax.domain.outcome import Outcome
 from parallax.domain.ownership import Offers, own_commits, standing_offers
 from parallax.domain.primary import Decisions, assignment_of
@@ -31,6 +32,7 @@ from syncjob.decide import UNPUBLISHABLE, Decision, Reason, Rules, decide, held,
 from syncjob.dormant import DormantGroups
 from syncjob.facts import GroupFacts, GroupSide, Place, Seen
 from syncjob.idle import Kept, Sight, Standing, hold, sight_of
+from syncjob.latency import CheckpointLatencies
 from syncjob.patience import Patience
 from syncjob.publish import publish
 from syncjob.rewinds import Void, confirmed, void_of, without
@@ -65,6 +67,7 @@ class CycleReport:
         empty: groups without a commit, a member or a report in any cluster, all of which answered.
         unconfirmed: commits that have gone back, or are gone, and are not believed yet to be.
         export_problem: why checkpoints for MirrorMaker 2's clients could not be written; empty: they could.
+        latencies: since the syncer began: from a commit that was seen at a group's origin to its offset that stands elsewhere.
         standing: groups about which nothing was decided anew, and what was decided before.
         made: the decisions of this cycle, about all other groups; None: all.
     """
@@ -77,6 +80,7 @@ class CycleReport:
     empty: tuple[GroupName, ...] = ()
     unconfirmed: int = 0
     export_problem: str = ""
+    latencies: Latencies = NO_LATENCIES
     standing: Mapping[GroupName, Kept] = field(default_factory=dict)
     made: tuple[Decision, ...] | None = None
 
@@ -166,6 +170,7 @@ class Syncer:
         self._decided: frozenset[GroupName] = frozenset()
         self._decided_until_s = -math.inf
         self._standing = Standing()
+        self._latencies, self._began_s = CheckpointLatencies(), clock()
         # Groups whose commits stood as they are stored, by cluster and the moment when they were read.
         self._stood: defaultdict[tuple[ClusterName, int], list[GroupName]] = defaultdict(list)
         # Nothing is forgotten by one that only looks: it tells what it sees.
@@ -192,7 +197,7 @@ class Syncer:
         return report
 
     def _cycle(self) -> CycleReport:
-        known = self._known()
+        known, self._began_s = self._known(), self._clock()
         # Where a cluster is away, what is read late has to be of all.
         read_all = any(watch.away for watch in self._watches.values())
         resting = self._standing.begin(self._now_ms(), read_all=read_all, reported=self._reported)
@@ -228,6 +233,7 @@ class Syncer:
             rewinds=sum(part.rewinds for part in reports),
             empty=tuple(group for part in reports for group in part.empty),
             unconfirmed=sum(part.unconfirmed for part in reports),
+            latencies=self._latencies.value(),
             standing=standing,
             made=made,
         )
@@ -265,6 +271,7 @@ class Syncer:
         """Keep in memory what is of these groups alone."""
         self._standing.forget_all_but(groups)
         self._patience.forget_all_but(groups)
+        self._latencies.forget_all_but(groups)
         self._before = {key: commits for key, commits in self._before.items() if key[0] in groups}
         self._told = {group: told for group, told in self._told.items() if group in groups}
 
@@ -503,6 +510,7 @@ class Syncer:
             if published.commits is not None:
                 self._before[facts.group, cluster] = published.commits
             done += published.decisions
+        self._latencies.note(facts.group, done, self._began_s, self._clock())
         return sorted(done, key=lambda decision: (decision.topic_partition, decision.target)), holds
 
     def _require_same(self, facts: GroupFacts) -> None:

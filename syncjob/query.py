@@ -12,6 +12,7 @@ import structlog
 from parallax.adapters.spark.leases import LeaseQuery
 from parallax.adapters.spark.reporting import HolderReporter, StatusTarget
 from parallax.config.config import Config
+from parallax.domain.latencies import NO_LATENCIES
 from parallax.runtime.deadline import Deadline, lease_ms, wall_clock_ms
 
 _log = structlog.get_logger(__name__)
@@ -61,14 +62,25 @@ class SyncHolder:
         _log.info("lease_begun", lease="sync", process=os.getpid())
         reporter = HolderReporter(self.status, REPORTS_PATH)
 
+        latencies = NO_LATENCIES
+
         def report(counts: Mapping[str, int], problem: str, cycle: CycleReport | None) -> None:
+            nonlocal latencies
+            latencies = latencies if cycle is None else cycle.latencies
             unreadable = [] if cycle is None else cycle.unreadable
             unpublished = {} if cycle is None else cycle.unpublished
             rows = tuple(unreadable[:UNREADABLE_TOLD])
             exported = "" if cycle is None else cycle.export_problem
             reporter.put(
                 SyncReport(
-                    reporter.attempt, dict(counts), problem, rows, len(unreadable), unpublished, exported
+                    reporter.attempt,
+                    dict(counts),
+                    problem,
+                    rows,
+                    len(unreadable),
+                    unpublished,
+                    exported,
+                    latencies,
                 )
             )
 

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from parallax.domain.latencies import NO_LATENCIES, Latencies
 from syncjob.decide import UNPUBLISHABLE, Reason
 
 REPORTS_PATH = "/sync-reports"
@@ -51,6 +52,7 @@ class SyncReport:
         unreadable: how many there are.
         unpublished: in the last cycle, how many groups had something that can't be published, by reason.
         export_problem: why checkpoints for MirrorMaker 2's clients could not be written; empty: they could.
+        latencies: from a commit that was seen at a group's origin to its offset that stands elsewhere.
     """
 
     attempt: str
@@ -60,6 +62,7 @@ class SyncReport:
     unreadable: int = 0
     unpublished: Mapping[str, int] = field(default_factory=dict)
     export_problem: str = ""
+    latencies: Latencies = NO_LATENCIES
 
     def to_json(self) -> dict[str, Any]:
         """The report as JSON types."""
@@ -80,7 +83,10 @@ class SyncReport:
             rows = tuple(map(str, values["unreadable_rows"]))
             problem, unreadable = str(values["problem"]), int(values["unreadable"])
             exported = str(values["export_problem"])
-            return cls(str(values["attempt"]), counts, problem, rows, unreadable, unpublished, exported)
+            latencies = Latencies.from_json(values["latencies"])
+            return cls(
+                str(values["attempt"]), counts, problem, rows, unreadable, unpublished, exported, latencies
+            )
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"not a report of the syncjob: {error!r}") from error
 
@@ -113,6 +119,7 @@ class SyncBoard:
         self._lock = threading.Lock()
         self._report = SyncReport("")
         self._before: Counter[str] = Counter()
+        self._latencies_before = NO_LATENCIES
         self._replaced: deque[str] = deque(maxlen=_ATTEMPTS_KEPT)
         self._good_at_s: float | None = None
 
@@ -129,6 +136,7 @@ class SyncBoard:
             good_before = self._report.counts.get(CYCLES, 0)
             if report.attempt != self._report.attempt:
                 self._before.update(self._report.counts)
+                self._latencies_before += self._report.latencies
                 self._replaced.append(self._report.attempt)
                 good_before = 0
             if report.counts.get(CYCLES, 0) > good_before:
@@ -181,8 +189,15 @@ class SyncBoard:
         counts = self._totals()
         with self._lock:
             report, good_ms = self._report, self._good_ms()
+            latencies = self._latencies_before + report.latencies
         for name, description in _COUNTERS.items():
             yield CounterMetricFamily(f"{PREFIX}{name}_total", description, value=counts[name])
+        yield HistogramMetricFamily(
+            f"{PREFIX}checkpoint_latency_seconds",
+            "From a commit that was seen at a group's origin to the offset published for it at another cluster.",
+            buckets=latencies.buckets(),
+            sum_value=latencies.sum_s,
+        )
         age = GaugeMetricFamily(
             f"{PREFIX}last_good_cycle_age_seconds",
             "How long ago the last cycle came to its end; none did: no sample.",

@@ -161,7 +161,10 @@ class ShardSession:
             self._reconcile(survey)
         if self._requests.due(self._settings.discovery_interval_ms):
             self._request_survey()
-        for event in self._source.poll(MAX_RECORDS_PER_POLL, self._patience_ms()):
+        began_ms = self._clock.monotonic_ms()
+        events = self._source.poll(MAX_RECORDS_PER_POLL, self._patience_ms())
+        self._ledger.counts.source_wait_ms += self._clock.monotonic_ms() - began_ms
+        for event in events:
             self._take_in(event)
             if self._ledger.full():
                 self.commit()
@@ -331,7 +334,9 @@ class ShardSession:
     def commit(self) -> None:
         """Commit what is open together with the watermarks that are due."""
         copied = [] if self._ledger.open is None else self._ledger.open.partitions
+        began_ms = self._clock.monotonic_ms()
         behind = self._ledger.commit(self._position)
+        self._ledger.counts.target_wait_ms += self._clock.monotonic_ms() - began_ms
         for item in copied:
             self._goes_on(item)
         if behind:

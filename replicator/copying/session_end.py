@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from parallax.domain.ids import Lineage, SourceOffset, TopicName, TopicPartition
+from parallax.domain.latencies import LatencyCounter
 from parallax.errors import ParallaxError
 from replicator.copying.ports import Clock
-from replicator.latencies import LatencyCounter
 
 
 class SessionError(ParallaxError):
@@ -157,6 +157,10 @@ class Counts:
     aborts: int = 0
     watermarks: int = 0
     survey_failures: int = 0
+    source_wait_ms: float = 0.0
+    """Spent reading the source, and waiting for it to have something."""
+    target_wait_ms: float = 0.0
+    """Spent waiting for the target to take in what was sent, and to commit it."""
     bytes_of: dict[TopicPartition, int] = field(default_factory=dict)
     record_ages: LatencyCounter = field(default_factory=LatencyCounter)
     """From a record's timestamp to when it was sent."""

@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from parallax.domain.ids import Route, RoutePartition, TopicName, TopicPartition
-from replicator.latencies import NO_LATENCIES, Latencies
+from parallax.domain.latencies import NO_LATENCIES, Latencies
 from replicator.lease import Lease, LeaseKey, LeaseProgress, PartitionProgress, PartitionStatus
 
 _log = structlog.get_logger(__name__)
@@ -140,6 +140,8 @@ class LeaseTotals:
     transactions: _Total = field(default_factory=_Total)
     transaction_aborts: _Total = field(default_factory=_Total)
     survey_failures: _Total = field(default_factory=_Total)
+    source_wait_ms: _Total = field(default_factory=_Total)
+    target_wait_ms: _Total = field(default_factory=_Total)
     record_ages: _LatencyTotal = field(default_factory=_LatencyTotal)
     latencies: _LatencyTotal = field(default_factory=_LatencyTotal)
     partitions: dict[TopicPartition, PartitionTotals] = field(default_factory=dict)
@@ -261,6 +263,8 @@ def _begin_anew(lease: LeaseTotals, *, same_epoch: bool) -> None:
     lease.transactions.next_lease()
     lease.transaction_aborts.next_lease()
     lease.survey_failures.next_lease()
+    lease.source_wait_ms.next_lease()
+    lease.target_wait_ms.next_lease()
     lease.record_ages.next_lease()
     lease.latencies.next_lease()
     for totals in lease.partitions.values():
@@ -272,6 +276,8 @@ def _take_over(lease: LeaseTotals, report: LeaseProgress) -> None:
     lease.transactions.current = report.transactions
     lease.transaction_aborts.current = report.aborts
     lease.survey_failures.current = report.survey_failures
+    lease.source_wait_ms.current = report.source_wait_ms
+    lease.target_wait_ms.current = report.target_wait_ms
     lease.record_ages.current = report.record_ages
     lease.latencies.current = report.latencies
     for item in report.partitions:

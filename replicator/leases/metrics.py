@@ -21,7 +21,7 @@ from prometheus_client.core import (
 
 from parallax.config.config import MetricsSettings
 from parallax.domain.ids import Route, TopicPartition
-from replicator.latencies import NO_LATENCIES, Latencies
+from parallax.domain.latencies import NO_LATENCIES, Latencies
 from replicator.lease import LeaseKey, PartitionStatus
 from replicator.leases.board import LeaseTotals, PartitionTotals, ProgressBoard
 
@@ -99,6 +99,12 @@ LEASE_METRICS: tuple[TotalsMetric[LeaseTotals], ...] = (
     ),
     TotalsMetric("epoch", "The epoch that the lease belongs to.", lambda lease: lease.epoch),
 )
+
+WAITS: Mapping[str, Callable[[LeaseTotals], int]] = {
+    "source": lambda lease: lease.source_wait_ms.value,
+    "target": lambda lease: lease.target_wait_ms.value,
+}
+"""For which side a copier waited: where lag grows, the one that it waits for most is what limits it."""
 
 MIRROR_MAKER_PREFIX = "kafka_connect_mirror_mirrorsourceconnector_"
 MIRROR_MAKER_METRICS: tuple[TotalsMetric[PartitionTotals], ...] = (
@@ -179,6 +185,15 @@ class ReplicationMetrics:
                 if (value := metric.value(lease)) is not None:
                     family.add_metric((*self._named(key.route), str(key.shard)), value)
             yield family
+        waited = CounterMetricFamily(
+            f"{PREFIX}waited_seconds_total",
+            "Spent by the copier waiting for one side: the source to have something, the target to take it in and commit it.",
+            labels=(*ROUTE_LABELS, "shard", "side"),
+        )
+        for key, lease in leases:
+            for side, waited_ms in WAITS.items():
+                waited.add_metric((*_route_values(key.route), str(key.shard), side), waited_ms(lease) / 1_000)
+        yield waited
 
     def _of_partitions(self, shown: Mapping[Route, Partitions]) -> Iterator[Metric]:
         labels = (*self._route_labels, "topic", "partition")

@@ -91,6 +91,8 @@ class ReplicationStatus:
             "transactions": lease.transactions.value,
             "transaction_aborts": lease.transaction_aborts.value,
             "survey_failures": lease.survey_failures.value,
+            "source_wait_ms": lease.source_wait_ms.value,
+            "target_wait_ms": lease.target_wait_ms.value,
             "index_lag_ms": progress.index_lag_ms,
             "index_gap_offsets": progress.index_gap_offsets,
             "waiting_for": progress.waiting_for,

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from parallax.config.config import MetricsSettings
 from parallax.domain.ids import RegionName, Route
-from replicator.latencies import BOUNDS_S, LatencyCounter
+from parallax.domain.latencies import BOUNDS_S, LatencyCounter
 from replicator.lease import Lease, LeaseKey, LeaseProgress, PartitionProgress, PartitionStatus
 from replicator.leases.board import LeaseReport, ProgressBoard
 from replicator.leases.metrics import ReplicationMetrics
@@ -159,3 +159,13 @@ def test_a_latency_counts_under_the_bound_that_it_does_not_exceed() -> None:
     counter = LatencyCounter()
     counter.add(-5, 1)  # the producer's clock is ahead
     assert (counter.value().counts[0], counter.value().sum_s) == (1, 0)
+
+
+def test_what_a_copier_waited_for_is_told_by_side_and_goes_on_over_leases() -> None:
+    board = filled([partition(0, 0)], source_wait_ms=1_500, target_wait_ms=250)
+    filled([partition(0, 0)], epoch=2, board=board, source_wait_ms=500, target_wait_ms=0)
+    found = scraped(board)
+    assert (found["waited_seconds_total,a,b,0,source"], found["waited_seconds_total,a,b,0,target"]) == (
+        2.0,
+        0.25,
+    )
