@@ -17,9 +17,11 @@ from console import explaining, groups, lists, overviews, partitions, regions
 from console.drill_pages import add_drills
 from console.drilling import Drills
 from console.explaining import PictureQuestion
+from console.files import Look, Sections, add_files, add_section_files, file_answer
 from console.forms import SealedForm
 from console.listing import Listing, link
 from console.lists import Asked
+from console.metrics import METRICS, ConsoleMetrics, Counted
 from console.move_pages import add_moves
 from console.moving import Acts
 from console.partitions import PartitionQuestion
@@ -27,6 +29,7 @@ from console.people import Entrance, OpenEntrance, Person, Role, Seal
 from console.reads import Reads
 from console.web import Guard, PageFaces, static_answer
 from parallax.adapters.http.bodies import BoundedBodies
+from parallax.adapters.http.metrics import metrics_page
 from parallax.errors import ParallaxError
 from parallax.picture.svg import draw
 from parallax.picture.table import to_csv, to_document
@@ -53,7 +56,6 @@ _LONGEST_OFFSET = 32
 Name = Annotated[str, Query(max_length=_LONGEST)]
 Text = Annotated[str, Query(max_length=4 * _LONGEST)]
 Offset = Annotated[str, Query(max_length=_LONGEST_OFFSET)]
-Look = Callable[[], Listing]
 Seen = Annotated[str | None, Query(max_length=64)]
 
 
@@ -108,7 +110,14 @@ def create_app(
     _add_list(app, faces, "/regions", "Regions", lambda: partial(regions.regions, reads))
     app.get("/static/{name}", response_model=None)(static_answer)
     app.get("/healthz", response_model=None)(lambda: Response("ok\n", media_type="text/plain"))
-    bounded = BoundedBodies(app, most_bytes=_BODY_BYTES, within_s=_BODY_WITHIN_S)
+    counts = ConsoleMetrics()
+
+    @app.get(METRICS, response_model=None)
+    def prometheus() -> Response:
+        kind, page = metrics_page(counts.registry)
+        return Response(page, media_type=kind)
+
+    bounded = BoundedBodies(Counted(app, counts), most_bytes=_BODY_BYTES, within_s=_BODY_WITHIN_S)
     return Guard(bounded, hosts, door or OpenEntrance("viewer"))
 
 
@@ -153,6 +162,11 @@ def _add_group(app: FastAPI, faces: PageFaces, reads: Reads, now_ms: Callable[[]
             moves=person.may(Role.OPERATOR, name),
         )
 
+    def sections(name: Name) -> Sections:
+        return lambda: groups.look(reads, name, now_ms()).sections
+
+    add_section_files(app, "/group", sections)
+
 
 def _add_partition(app: FastAPI, faces: PageFaces, reads: Reads) -> None:
     @app.get("/partition", response_model=None)
@@ -174,6 +188,13 @@ def _add_partition(app: FastAPI, faces: PageFaces, reads: Reads) -> None:
             seen,
             lambda: {"view": partitions.look(reads, question)},
         )
+
+    def sections(
+        route: Name, topic: Name, partition: Annotated[int, Query(ge=0, lt=2**31)], start: Offset = ""
+    ) -> Sections:
+        return lambda: partitions.look(reads, PartitionQuestion(route, topic, partition, start)).sections
+
+    add_section_files(app, "/partition", sections)
 
 
 def _add_explain(app: FastAPI, faces: PageFaces, reads: Reads) -> None:
@@ -208,11 +229,11 @@ def _add_explain(app: FastAPI, faces: PageFaces, reads: Reads) -> None:
 
     @app.get("/explain.svg", response_model=None)
     def svg(question: PictureQuestion = asked) -> Response:
-        return _file(draw(explaining.ask(reads, question)), "image/svg+xml", "answer.svg")
+        return file_answer(draw(explaining.ask(reads, question)), "image/svg+xml", "answer.svg")
 
     @app.get("/explain.csv", response_model=None)
     def table(question: PictureQuestion = asked) -> Response:
-        return _file(to_csv(explaining.ask(reads, question)), "text/csv", "answer.csv")
+        return file_answer(to_csv(explaining.ask(reads, question)), "text/csv", "answer.csv")
 
     @app.get("/explain.json", response_model=None)
     def document(question: PictureQuestion = asked) -> Response:
@@ -227,14 +248,4 @@ def _add_list(app: FastAPI, faces: PageFaces, path: str, title: str, listing: Ca
     def page(request: Request, look: Look = listed, seen: Seen = None) -> Response:
         return faces.shared(request, "list.html", title, seen, lambda: {"listing": look()})
 
-    @app.get(f"{path}.csv", response_model=None)
-    def as_csv(look: Look = listed) -> Response:
-        return _file(look().to_csv(), "text/csv", f"{path[1:]}.csv")
-
-    @app.get(f"{path}.json", response_model=None)
-    def as_json(look: Look = listed) -> Response:
-        return JSONResponse(look().to_document())
-
-
-def _file(text: str, kind: str, name: str) -> Response:
-    return Response(text, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})
+    add_files(app, path, listing)

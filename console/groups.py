@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sized
 from dataclasses import dataclass
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from console.listing import Cell, Listing, age, columns, history, link, moment
 from console.reads import Reads
 from parallax.client.client import at_cluster
-from parallax.errors import ParallaxError, UnknownGroupError
+from parallax.errors import NotFoundError, ParallaxError, UnavailableError, UnknownGroupError
 from parallax.v1 import offsets_pb2 as pb
 from parallax.v1 import primaries_pb2
 
@@ -30,6 +30,26 @@ class GroupSection:
     heading: str
     listing: Listing | None = None
     problem: str = ""
+
+    def to_document(self) -> dict[str, Any]:
+        """For programs; without rows where there is no list."""
+        rows = {"rows": None} if self.listing is None else self.listing.to_document()
+        return {"heading": self.heading, "problem": self.problem, **rows}
+
+
+def section_named(sections: Iterable[GroupSection], heading: str) -> Listing:
+    """The list under a heading.
+
+    Raises:
+        NotFoundError: there is none.
+        UnavailableError: it can't be had.
+    """
+    found = next((section for section in sections if section.heading == heading), None)
+    if found is None:
+        raise NotFoundError(f"the page has no list {heading!r}")
+    if found.listing is None:
+        raise UnavailableError(f"{heading}: {found.problem}")
+    return found.listing
 
 
 def outcome_cell(outcome: int, notes: tuple[int, ...] = (), explanation: str = "") -> Cell:

@@ -10,6 +10,7 @@ from fastapi.responses import RedirectResponse
 from starlette.responses import Response
 
 from console import moving
+from console.files import Look, add_files
 from console.forms import SEE_OTHER, SealedForm, person_of
 from console.listing import link
 from console.moving import Acts, MoveView, MoveWish, Review
@@ -109,6 +110,11 @@ def add_moves(
             moves=moves,
             every="30s",
         )
+
+    def verified(group: Name, moves: Annotated[int, Query(ge=1, le=100)] = 1) -> Look:
+        return lambda: moving.verified(acts, group, moves)
+
+    add_files(app, "/verify", verified)
 
 
 class _MovePages:

@@ -261,22 +261,33 @@ def verification(acts: Acts, group: str, moves: int) -> Verification:
         found = acts.verify_group(group, moves=moves)
     except ParallaxError as error:
         return Verification(problem=f"[{error.code}] {error}")
-    rows = tuple(
-        (
-            Cell(item.topic),
-            Cell(item.partition),
-            Cell(item.verdict, tone=_VERDICTS.get(item.verdict, ""), note=" ".join(item.notes)),
-            Cell(item.once_records),
-            Cell(item.twice_records, tone="warn" if item.twice_records else ""),
-            Cell(item.never_records, tone="bad" if item.never_records else ""),
-        )
-        for item in found.partitions[:_MOST_ROWS]
+    return Verification(
+        found.verdict, _VERDICTS.get(found.verdict, ""), _verified(found, group, moves), tuple(found.notes)
     )
-    listing = Listing(
+
+
+def verified(acts: Acts, group: str, moves: int) -> Listing:
+    """The list of `verification` alone; raises as the client does."""
+    return _verified(acts.verify_group(group, moves=moves), group, moves)
+
+
+def _verified(found: pb.GroupVerification, group: str, moves: int) -> Listing:
+    return Listing(
         columns=columns(
             "topic Topic | >partition Partition | verdict Records came | >once Once | >twice Twice | >never Never"
         ),
-        rows=rows,
+        rows=tuple(
+            (
+                Cell(item.topic),
+                Cell(item.partition),
+                Cell(item.verdict, tone=_VERDICTS.get(item.verdict, ""), note=" ".join(item.notes)),
+                Cell(item.once_records),
+                Cell(item.twice_records, tone="warn" if item.twice_records else ""),
+                Cell(item.never_records, tone="bad" if item.never_records else ""),
+            )
+            for item in found.partitions[:_MOST_ROWS]
+        ),
         empty="Nothing was consumed over these moves.",
+        path="/verify",
+        parameters={"group": group, "moves": str(moves)},
     )
-    return Verification(found.verdict, _VERDICTS.get(found.verdict, ""), listing, tuple(found.notes))

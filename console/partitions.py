@@ -35,9 +35,14 @@ class PartitionQuestion:
 
     def address(self, start: str) -> str:
         """The page from another target offset on."""
-        return link(
-            "/partition", route=self.route, topic=self.topic, partition=str(self.partition), start=start
-        )
+        return self._at("/partition", start=start)
+
+    def file(self, form: str, section: str = "") -> str:
+        """The page's lists as a file: ``json``, or ``csv`` of a section."""
+        return self._at(f"/partition.{form}", start=self.start, section=section)
+
+    def _at(self, path: str, **more: str) -> str:
+        return link(path, route=self.route, topic=self.topic, partition=str(self.partition), **more)
 
 
 @dataclass(frozen=True, slots=True)

@@ -464,6 +464,22 @@ SERVICE = Dashboard(
             "cps",
         ),
         Panel(
+            "Console: answers",
+            [Query("sum by (status) (rate(parallax_console_requests_total[5m]))", "{{status}}")],
+            "reqps",
+            meaning="By status of HTTP; 204: nothing had changed since the page asked last.",
+        ),
+        Panel(
+            "Console: answer time, p99",
+            [
+                Query(
+                    "histogram_quantile(0.99, sum by (le, page) (rate(parallax_console_request_duration_seconds_bucket[5m])))",
+                    "{{page}}",
+                )
+            ],
+            "s",
+        ),
+        Panel(
             "Memory",
             [
                 Query(

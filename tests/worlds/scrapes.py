@@ -12,6 +12,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from structlog.testing import capture_logs
 
+from console.metrics import ConsoleMetrics
 from offsetsvc.metrics import ServiceMetrics
 from parallax.adapters.http.metrics import metrics_page, process_registry
 from parallax.config.config import MetricsSettings
@@ -68,12 +69,13 @@ def exported(*, old_names: bool) -> dict[str, Exported]:
 
 
 def families(*, old_names: bool) -> Iterator[Metric]:
-    """Every family of the three kinds of processes, each with a sample."""
+    """Every family of the four kinds of processes, each with a sample."""
     settings = MetricsSettings(old_names=old_names)
     yield from leases(settings).collect()
     yield from kept_in_step().collect()
     yield from syncs(settings).collect()
     yield from service(settings).registry.collect()
+    yield from console().registry.collect()
 
 
 def kept_in_step() -> UpkeepBoard:
@@ -133,6 +135,13 @@ def service(settings: MetricsSettings) -> ServiceMetrics:
         pass
     answer: Any = SimpleNamespace(outcome=Outcome.OK)
     metrics.answered([answer])
+    return metrics
+
+
+def console() -> ConsoleMetrics:
+    """A console that was asked once."""
+    metrics = ConsoleMetrics()
+    metrics.answered("/groups", 200, 0.02)
     return metrics
 
 

@@ -26,10 +26,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route as Page
+from starlette.types import ASGIApp
 
 from lab import dashboards
 from offsetsvc.metrics import ServiceMetrics
@@ -39,7 +41,7 @@ from parallax.adapters.spark.status_server import StatusServer
 from parallax.config.config import MetricsSettings
 from parallax.errors import StoreUnavailableError
 from tests.worlds.replication import free_port
-from tests.worlds.scrapes import kept_in_step, leases, service, syncs
+from tests.worlds.scrapes import console, kept_in_step, leases, service, syncs
 
 RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "rules.yaml"
 SETTINGS = MetricsSettings(old_names=False)
@@ -73,21 +75,27 @@ def queries() -> list[str]:
 
 @contextmanager
 def pages() -> Iterator[tuple[list[str], ServiceMetrics]]:
-    """The addresses of a replicator's page with the sync job's, and of an offset service's, all in trouble."""
+    """The addresses of a replicator's page with the sync job's, of an offset service's and of a console's, all in trouble."""
     metrics = service(SETTINGS)
-
-    def page(_request: Request) -> Response:
-        kind, body = metrics_page(metrics.registry)
-        return Response(body, media_type=kind)
-
-    app = compressed(Starlette(routes=[Page("/metrics", page)]))
     with ExitStack() as stack:
         status = StatusServer("127.0.0.1:0", [leases(SETTINGS), kept_in_step(), syncs(SETTINGS)], token="")
-        rest = HttpServer(app, address="127.0.0.1:0")
-        for server, stop in ((status, status.close), (rest, rest.stop)):
+        rest, seen = (
+            HttpServer(_page_of(registry), address="127.0.0.1:0")
+            for registry in (metrics.registry, console().registry)
+        )
+        for server, stop in ((status, status.close), (rest, rest.stop), (seen, seen.stop)):
             server.start()
             stack.callback(stop)
-        yield [f"127.0.0.1:{status.address[1]}", f"127.0.0.1:{rest.port}"], metrics
+        ports = (status.address[1], rest.port, seen.port)
+        yield [f"127.0.0.1:{port}" for port in ports], metrics
+
+
+def _page_of(registry: CollectorRegistry) -> ASGIApp:
+    def page(_request: Request) -> Response:
+        kind, body = metrics_page(registry)
+        return Response(body, media_type=kind)
+
+    return compressed(Starlette(routes=[Page("/metrics", page)]))
 
 
 @contextmanager

@@ -27,7 +27,7 @@ def process_registry(component: str) -> CollectorRegistry:
     """A registry with what every process tells of itself: memory, processor time, open files, Python, its version.
 
     Args:
-        component: what the process is: ``replicator``, ``sync`` or ``offsetsvc``.
+        component: what the process is: ``replicator``, ``sync``, ``offsetsvc`` or ``console``.
     """
     # A second series for every counter, which nothing here asks for.
     disable_created_metrics()  # type: ignore[no-untyped-call]

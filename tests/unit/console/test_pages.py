@@ -238,6 +238,44 @@ def test_the_picture_is_a_file_too() -> None:
         assert client.get(f"/explain.{form}", params={**EXPLAIN, "range": "9:1"}).status_code == 400
 
 
+@pytest.mark.parametrize("name", HOSTILE_NAMES)
+def test_the_lists_within_a_page_are_files_too(name: str) -> None:
+    client = Browser(group_reads(name))
+    for path, parameters in (("/group", {"name": name}), ("/partition", {**PARTITION, "topic": name})):
+        page = read(client, path, **parameters)
+        links = [a["href"] for a in page.all("a") if urlsplit(a["href"]).path == f"{path}.csv"]
+        sections = client.get(f"{path}.json", params=parameters).json()
+        assert {section["heading"] for section in sections if section["rows"]} <= {
+            parse_qs(urlsplit(link).query)["section"][0] for link in links
+        }
+        for link in links:
+            rows = list(csv.DictReader(io.StringIO(client.get(link).text)))
+            [heading] = parse_qs(urlsplit(link).query)["section"]
+            [section] = [item for item in sections if item["heading"] == heading]
+            assert len(rows) == len(section["rows"])
+
+
+def test_a_list_that_is_not_there_is_told() -> None:
+    client = Browser(group_reads())
+    assert client.get("/group.csv?name=billing&section=nosuch").status_code == 404
+    assert client.get("/group.csv?name=billing").status_code == 400
+
+
+def test_what_is_answered_is_counted_by_page() -> None:
+    client = Browser(group_reads())
+    client.get("/groups?prefix=bill")
+    client.get("/groups?prefix=x")
+    client.get("/nosuch/anything")
+    client.get("/static/nosuch.js")
+    page = client.get("/metrics")
+    assert page.headers["content-type"].startswith("text/plain")
+    assert 'parallax_console_requests_total{page="/groups",status="200"} 2.0' in page.text
+    assert 'parallax_console_requests_total{page="other",status="404"} 1.0' in page.text
+    assert 'parallax_console_requests_total{page="/static/{name}",status="404"} 1.0' in page.text
+    assert 'parallax_console_request_duration_seconds_count{page="/groups"} 2.0' in page.text
+    assert 'parallax_build_info{component="console"' in page.text
+
+
 @pytest.mark.parametrize("path", LISTS)
 def test_every_list_is_a_file_and_a_document(path: str) -> None:
     client = Browser(group_reads())

@@ -13,7 +13,7 @@ from tests.worlds.scrapes import exported
 PAGE = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| `(parallax_\w+)` \| (\w+) \| ([\w, ]*) ?\|", re.MULTILINE)
 OLD_ROW = re.compile(r"^\| `(parallax_\w+)` \| `(parallax_\w+)`", re.MULTILINE)
-NAME = re.compile(r"parallax_(?:replicator|sync|offsetsvc)_\w*[a-z]\b")
+NAME = re.compile(r"parallax_(?:replicator|sync|offsetsvc|console)_\w*[a-z]\b")
 NEW, OLD = exported(old_names=False), exported(old_names=True)
 
 
