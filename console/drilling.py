@@ -5,9 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from markupsafe import Markup
+
 from console.groups import optional
 from console.listing import age, moment
 from parallax.errors import ParallaxError
+from parallax.failover.drill.figures import Leg, Timeline
+from parallax.failover.drill.report import picture, told
+from parallax.picture.svg import visible
 from parallax.v1 import moves_pb2 as pb
 
 ENDINGS = {
@@ -62,6 +67,7 @@ class DrillView:
     Attributes:
         words: its ending, and the tone of that.
         facts: what is known of it, names and values.
+        drawing: its timeline as SVG, and how to read that; None: there is none.
     """
 
     group: str
@@ -69,6 +75,7 @@ class DrillView:
     words: tuple[str, str]
     facts: tuple[tuple[str, str], ...]
     events: tuple[tuple[str, str], ...]
+    drawing: tuple[Markup, str] | None = None
 
     @property
     def running(self) -> bool:
@@ -85,7 +92,24 @@ def progress(drills: Drills, group: str, drill_id: str) -> DrillView:
         ENDINGS.get(status.ending, (status.ending or "unknown", "dim")),
         tuple(_facts(status)),
         tuple((moment(event.at_ms), event.words) for event in reversed(status.events)),
+        _drawing(status),
     )
+
+
+def _drawing(status: pb.DrillStatus) -> tuple[Markup, str] | None:
+    if not status.HasField("timeline"):
+        return None
+    line = Timeline(
+        status.timeline.slot_ms,
+        tuple(status.timeline.acknowledged_records),
+        {visible(item.region): tuple(item.records) for item in status.timeline.delivered},
+        tuple((event.at_ms, visible(event.words)) for event in status.timeline.events),
+    )
+    legs = [
+        (Leg(visible(leg.origin), visible(leg.to), leg.asked_ms, leg.ended_ms), optional(leg, "rto_ms"))
+        for leg in status.drill.legs
+    ]
+    return Markup(picture(legs, line)), told(line)  # noqa: S704 - names within are escaped
 
 
 def _facts(status: pb.DrillStatus) -> list[tuple[str, str]]:

@@ -9,6 +9,7 @@ from parallax.config.config import Config
 from parallax.domain.rights import Principal
 from parallax.errors import InvalidNameError, NotFoundError
 from parallax.failover.drill.desk import DrillDesk, DrillProgress
+from parallax.failover.drill.figures import Timeline
 from parallax.failover.drill.history import DrillRecord
 from parallax.failover.drill.planning import plan_of, proof, steps_of
 from parallax.failover.drill.run import Canary, DrillPlan, DrillRun
@@ -117,4 +118,18 @@ def _status_to_pb(found: DrillProgress) -> pb.DrillStatus:
         problem=found.problem,
         events=[pb.MoveEvent(at_ms=at_ms, words=words) for at_ms, words in found.events],
         drill=None if found.record is None else drill_to_pb(found.record),
+        timeline=None if found.record is None else _timeline_to_pb(found.record.timeline),
+    )
+
+
+def _timeline_to_pb(line: Timeline | None) -> pb.DrillTimeline | None:
+    if line is None:
+        return None
+    return pb.DrillTimeline(
+        slot_ms=line.slot_ms,
+        acknowledged_records=line.acknowledged,
+        delivered=[
+            pb.DeliveredRecords(region=region, records=counts) for region, counts in line.delivered.items()
+        ],
+        events=[pb.DrillEvent(at_ms=at_ms, words=words) for at_ms, words in line.events],
     )

@@ -158,4 +158,6 @@ def _leg(leg: LegFigures) -> pb.DrillLeg:
         to=leg.leg.to,
         rto_ms=None if leg.rto_ms is None else round(leg.rto_ms),
         rpo_records=leg.rpo_records,
+        asked_ms=leg.leg.asked_ms,
+        ended_ms=leg.leg.ended_ms,
     )

@@ -262,8 +262,36 @@ class GetDrillRequest(_message.Message):
     drill_id: str
     def __init__(self, group: _Optional[str] = ..., drill_id: _Optional[str] = ...) -> None: ...
 
+class DeliveredRecords(_message.Message):
+    __slots__ = ("region", "records")
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    region: str
+    records: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, region: _Optional[str] = ..., records: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class DrillEvent(_message.Message):
+    __slots__ = ("at_ms", "words")
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    WORDS_FIELD_NUMBER: _ClassVar[int]
+    at_ms: float
+    words: str
+    def __init__(self, at_ms: _Optional[float] = ..., words: _Optional[str] = ...) -> None: ...
+
+class DrillTimeline(_message.Message):
+    __slots__ = ("slot_ms", "acknowledged_records", "delivered", "events")
+    SLOT_MS_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    DELIVERED_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    slot_ms: float
+    acknowledged_records: _containers.RepeatedScalarFieldContainer[int]
+    delivered: _containers.RepeatedCompositeFieldContainer[DeliveredRecords]
+    events: _containers.RepeatedCompositeFieldContainer[DrillEvent]
+    def __init__(self, slot_ms: _Optional[float] = ..., acknowledged_records: _Optional[_Iterable[int]] = ..., delivered: _Optional[_Iterable[_Union[DeliveredRecords, _Mapping]]] = ..., events: _Optional[_Iterable[_Union[DrillEvent, _Mapping]]] = ...) -> None: ...
+
 class DrillStatus(_message.Message):
-    __slots__ = ("drill_id", "ending", "here", "doing", "problem", "events", "drill")
+    __slots__ = ("drill_id", "ending", "here", "doing", "problem", "events", "drill", "timeline")
     DRILL_ID_FIELD_NUMBER: _ClassVar[int]
     ENDING_FIELD_NUMBER: _ClassVar[int]
     HERE_FIELD_NUMBER: _ClassVar[int]
@@ -271,6 +299,7 @@ class DrillStatus(_message.Message):
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     DRILL_FIELD_NUMBER: _ClassVar[int]
+    TIMELINE_FIELD_NUMBER: _ClassVar[int]
     drill_id: str
     ending: str
     here: bool
@@ -278,4 +307,5 @@ class DrillStatus(_message.Message):
     problem: str
     events: _containers.RepeatedCompositeFieldContainer[MoveEvent]
     drill: _overview_pb2.DrillSummary
-    def __init__(self, drill_id: _Optional[str] = ..., ending: _Optional[str] = ..., here: _Optional[bool] = ..., doing: _Optional[str] = ..., problem: _Optional[str] = ..., events: _Optional[_Iterable[_Union[MoveEvent, _Mapping]]] = ..., drill: _Optional[_Union[_overview_pb2.DrillSummary, _Mapping]] = ...) -> None: ...
+    timeline: DrillTimeline
+    def __init__(self, drill_id: _Optional[str] = ..., ending: _Optional[str] = ..., here: _Optional[bool] = ..., doing: _Optional[str] = ..., problem: _Optional[str] = ..., events: _Optional[_Iterable[_Union[MoveEvent, _Mapping]]] = ..., drill: _Optional[_Union[_overview_pb2.DrillSummary, _Mapping]] = ..., timeline: _Optional[_Union[DrillTimeline, _Mapping]] = ...) -> None: ...

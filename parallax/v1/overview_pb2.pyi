@@ -279,16 +279,20 @@ class ListDrillsRequest(_message.Message):
     def __init__(self, after: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class DrillLeg(_message.Message):
-    __slots__ = ("origin", "to", "rto_ms", "rpo_records")
+    __slots__ = ("origin", "to", "rto_ms", "rpo_records", "asked_ms", "ended_ms")
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
     RTO_MS_FIELD_NUMBER: _ClassVar[int]
     RPO_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    ASKED_MS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_MS_FIELD_NUMBER: _ClassVar[int]
     origin: str
     to: str
     rto_ms: int
     rpo_records: int
-    def __init__(self, origin: _Optional[str] = ..., to: _Optional[str] = ..., rto_ms: _Optional[int] = ..., rpo_records: _Optional[int] = ...) -> None: ...
+    asked_ms: float
+    ended_ms: float
+    def __init__(self, origin: _Optional[str] = ..., to: _Optional[str] = ..., rto_ms: _Optional[int] = ..., rpo_records: _Optional[int] = ..., asked_ms: _Optional[float] = ..., ended_ms: _Optional[float] = ...) -> None: ...
 
 class DrillSummary(_message.Message):
     __slots__ = ("drill_id", "group", "topic", "origin", "to", "started_at_ms", "took_ms", "ending", "problem", "left", "proof", "produced_records", "lost_records", "repeated_records", "legs", "actor")

@@ -68,6 +68,10 @@ def test_a_drill_is_planned_run_and_kept(client: OffsetClient) -> None:
     found = ended(client, begun.drill_id)
     assert [leg.to for leg in found.drill.legs] == ["b", "a"], found
     assert (found.drill.drill_id, found.drill.actor) == (begun.drill_id, "ada")
+    line = found.timeline
+    assert sum(line.acknowledged_records) == found.drill.produced_records > 0
+    assert sorted(item.region for item in line.delivered) == ["a", "b"]
+    assert all(0 < leg.asked_ms <= leg.ended_ms for leg in found.drill.legs)
     assert client.list_drills().drills == [found.drill]
     assert client.get_primary(GROUP).decision.cluster == "aggregate-a"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from html import escape
 
-from parallax.failover.drill.figures import LegFigures, Timeline
+from parallax.failover.drill.figures import Leg, LegFigures, Timeline
 from parallax.failover.drill.history import DrillEnding, DrillRecord
 
 _HEADINGS = (
@@ -58,8 +58,9 @@ def html(records: Sequence[DrillRecord]) -> str:
         body.append(f'<h2>The newest: <span class="{newest.ending.value}">{newest.ending.value}</span></h2>')
         body += [f"<p>{escape(text)}</p>" for text in _sentences(newest)]
         if newest.timeline is not None:
-            body.append(picture(newest, newest.timeline))
-            body.append(f"<p>{escape(_told(newest.timeline))}</p>")
+            legs = () if newest.figures is None else newest.figures.legs
+            body.append(picture([(item.leg, item.rto_ms) for item in legs], newest.timeline))
+            body.append(f"<p>{escape(told(newest.timeline))}</p>")
         if newest.figures is not None and newest.figures.legs:
             body.append(_table(_LEG_HEADINGS, map(_leg_row, newest.figures.legs)))
         body.append("<h2>All</h2>")
@@ -70,8 +71,13 @@ def html(records: Sequence[DrillRecord]) -> str:
     return _PAGE.format(body="\n".join(body))
 
 
-def picture(record: DrillRecord, line: Timeline) -> str:
-    """The timeline as SVG: records acknowledged, and delivered in each region, with the moves in the background."""
+def picture(legs: Sequence[tuple[Leg, float | None]], line: Timeline) -> str:
+    """The timeline as SVG: records acknowledged, and delivered in each region, with the moves in the background.
+
+    Args:
+        legs: the moves, and after how many milliseconds the first new record came; None: none did.
+        line: the records.
+    """
     lanes = [("acknowledged", line.acknowledged, "#6b7280")]
     for place, (region, counts) in enumerate(line.delivered.items()):
         lanes.append((f"delivered in {region}", counts, _COLOURS[place % len(_COLOURS)]))
@@ -83,12 +89,12 @@ def picture(record: DrillRecord, line: Timeline) -> str:
         return _LEFT + at_ms / total_ms * (_WIDTH - _LEFT - 10)
 
     parts = [f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="timeline of the drill">']
-    for place, item in enumerate(record.figures.legs if record.figures is not None else ()):
-        start, end = x(item.leg.asked_ms), x(item.leg.ended_ms)
+    for place, (leg, rto_ms) in enumerate(legs):
+        start, end = x(leg.asked_ms), x(leg.ended_ms)
         parts.append(
             f'<rect x="{start:.1f}" y="{_TOP}" width="{max(1.0, end - start):.1f}" height="{bottom - _TOP}" '
-            f'fill="#fde68a"/><text x="{start:.1f}" y="{_TOP - 24 + 16 * place}">{escape(item.leg.origin)} to '
-            f"{escape(item.leg.to)}, RTO {_ms(item.rto_ms)}</text>"
+            f'fill="#fde68a"/><text x="{start:.1f}" y="{_TOP - 24 + 16 * place}">{escape(leg.origin)} to '
+            f"{escape(leg.to)}, RTO {_ms(rto_ms)}</text>"
         )
     width = max(0.5, x(line.slot_ms) - x(0) - 0.6)
     for place, (name, counts, colour) in enumerate(lanes):
@@ -157,12 +163,12 @@ def _sentences(record: DrillRecord) -> list[str]:
     return found
 
 
-def _told(line: Timeline) -> str:
+def told(line: Timeline) -> str:
     """How to read the picture, and what the consumer told."""
-    told = dict.fromkeys(f"{at_ms / 1_000:.2f} s {text}" for at_ms, text in line.events)
+    events = dict.fromkeys(f"{at_ms / 1_000:.2f} s {text}" for at_ms, text in line.events)
     return (
         f"Bars: records in {_ms(line.slot_ms)}. Yellow: a move is under way. Dashed: the consumer told: "
-        f"{', '.join(told) or 'nothing'}."
+        f"{', '.join(events) or 'nothing'}."
     )
 
 

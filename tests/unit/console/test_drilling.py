@@ -157,3 +157,41 @@ def test_what_the_service_refuses_is_told() -> None:
     reads.told["run_drill"] = RefusedError("a drill is under way here already")
     answer = browser.send("/drill/run", fields)
     assert (answer.status_code, "under way here already" in answer.text) == (409, True)
+
+
+def timeline(word: str) -> pb.DrillTimeline:
+    return pb.DrillTimeline(
+        slot_ms=500,
+        acknowledged_records=[4, 0, 6],
+        delivered=[
+            pb.DeliveredRecords(region="a", records=[4, 0, 0]),
+            pb.DeliveredRecords(region="b", records=[0, 0, 6]),
+        ],
+        events=[pb.DrillEvent(at_ms=600, words=word)],
+    )
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES)
+def test_an_ended_drill_shows_its_timeline(name: str) -> None:
+    reads = asks(name)
+    legs = [overview_pb2.DrillLeg(origin="a", to="b", rto_ms=250, asked_ms=500, ended_ms=900)]
+    reads.told["get_drill"] = status(
+        name, ending="passed", doing="", drill=drilled(name, legs=legs), timeline=timeline(name)
+    )
+    asked = {"group": name, "drill_id": "d1"}
+    page = Read(Browser(reads).request("GET", "/drilling", params=asked))
+    assert "delivered in b" in page.text
+    assert "a to b, RTO 250 ms" in page.text
+    assert not [tag for tag, values in page.elements if tag == "script" and "src" not in values]
+    plain = asks("plain")
+    plain.told["get_drill"] = status(
+        "plain", ending="passed", doing="", drill=drilled("plain", legs=legs), timeline=timeline("plain")
+    )
+    assert shape(page) == shape(Read(Browser(plain).request("GET", "/drilling?group=plain&drill_id=d1")))
+
+
+def test_a_drill_without_a_timeline_shows_none() -> None:
+    reads = asks()
+    page = Read(Browser(reads).request("GET", "/drilling?group=parallax-drill&drill_id=d1"))
+    assert "Timeline" not in page.text
+    assert "svg" not in shape(page)
