@@ -13,7 +13,7 @@ import structlog
 
 from parallax.client.answer import Pair, ResumeAnswer
 from parallax.config.config import Config
-from parallax.domain.commits import Commits, ObservedCommit, last_seen
+from parallax.domain.commits import Commits, ObservedCommit, PublishedOffset, last_seen
 from parallax.domain.formats import UnreadableRow, apart
 from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
 from parallax.domain.latencies import NO_LATENCIES, Latencies
@@ -24,7 +24,7 @@ from parallax.domain.progress import Progress, moved_at
 from parallax.errors import FencedError, ParallaxError, UnavailableError
 from parallax.ports.audit import Auditor
 from parallax.ports.clusters import ClusterWriter
-from parallax.ports.groups import GroupStore, PrimaryStore
+from parallax.ports.groups import GroupStore, PrimaryStore, StoredGroup
 from parallax.runtime.deadline import Deadline
 from syncjob.active import moves_seen, pairs_to_ask
 from syncjob.clusters import ClusterSnapshot, ClusterWatch, as_seen_for, to_remember
@@ -34,13 +34,15 @@ from syncjob.facts import GroupFacts, GroupSide, Place, Seen
 from syncjob.idle import Kept, Sight, Standing, hold, sight_of
 from syncjob.latency import CheckpointLatencies
 from syncjob.patience import Patience
-from syncjob.publish import publish
+from syncjob.publish import Publication, publish
 from syncjob.rewinds import Void, confirmed, void_of, without
 from syncjob.status import FAILED_GROUPS
 
 _log = structlog.get_logger(__name__)
 
 _GROUPS_AT_ONCE = 8
+_LOOKS_TOGETHER = 64
+"""What is remembered of so many groups is in memory at a time. Their offsets are written within moments of their primaries' being read."""
 _OFFSETS_LOGGED = 10
 """In one line, whose count of partitions says whether there are more."""
 _DAY_MS = 86_400_000
@@ -112,6 +114,45 @@ class CycleReport:
         # Nothing stands of which something can't be read.
         rows = (decision.problem for decision in self.decided if decision.reason is Reason.UNREADABLE_ROW)
         return list(dict.fromkeys(rows))
+
+
+@dataclass(slots=True)
+class _Look:
+    """A look at one group, and what comes of it.
+
+    Attributes:
+        snapshots: the clusters as they are to the group.
+        facts: what is known of it, once that is read.
+        holds: the decisions hold as long as the group stands still.
+        whole: the clusters on which nothing else is remembered of the group than what was seen now.
+        problem: why nothing could be decided; empty: it could.
+    """
+
+    group: GroupName
+    snapshots: Mapping[ClusterName, ClusterSnapshot | None]
+    sight: Sight
+    began_ms: int
+    facts: GroupFacts | None = None
+    decisions: list[Decision] = field(default_factory=list)
+    holds: bool = False
+    whole: frozenset[ClusterName] = frozenset()
+    moves: int = 0
+    rewinds: int = 0
+    is_empty: bool = False
+    unconfirmed: int = 0
+    problem: str = ""
+
+    def fail(self, error: ParallaxError) -> None:
+        """Nothing came of it."""
+        self.decisions, self.holds, self.is_empty, self.problem = [], False, False, _said(error)
+        self.moves = self.rewinds = self.unconfirmed = 0
+
+    def take(self, cluster: ClusterName, done: Sequence[Decision]) -> None:
+        """What became of the decisions that write to a cluster."""
+        if self.problem:
+            return
+        others = [item for item in self.decisions if item.commit is None or item.target != cluster]
+        self.decisions = sorted([*others, *done], key=lambda item: (item.topic_partition, item.target))
 
 
 class Syncer:
@@ -215,24 +256,34 @@ class Syncer:
         awake = sorted(groups - resting.keys())
         decided = self._primaries.decisions(awake)
         self._forget_all_but(groups)
-        reports = list(
-            self._threads.map(
-                lambda group: self._group(group, as_seen_for(group, snapshots), decided.get(group, ())),
-                awake,
-            )
-        )
-        read = {group: kept for part in reports for group, kept in part.standing.items()}
+        read: dict[GroupName, Kept] = {}
+        looks: list[_Look] = []
+        failures: dict[GroupName, str] = {}
+        for group in awake:
+            try:
+                look = self._sighted(group, as_seen_for(group, snapshots), decided.get(group, ()))
+            except ParallaxError as error:
+                failures[group] = _said(error)
+                continue
+            kept = self._standing.get(group, look.sight, look.began_ms)
+            if kept is None:
+                looks.append(look)
+            else:
+                read[group] = kept
+        for start in range(0, len(looks), _LOOKS_TOGETHER):
+            self._look(looks[start : start + _LOOKS_TOGETHER])
+        failures |= {look.group: look.problem for look in looks if look.problem}
         self._note_standing(read, snapshots)
         standing = {group: kept for group, kept in resting.items() if group in groups} | read
-        made = tuple(decision for part in reports for decision in part.decided)
+        made = tuple(decision for look in looks for decision in look.decisions)
         report = CycleReport(
             decisions=(*made, *(decision for kept in standing.values() for decision in kept.decisions)),
-            failures={group: problem for part in reports for group, problem in part.failures.items()},
+            failures=failures,
             away=tuple(name for name, snapshot in snapshots.items() if snapshot is None),
-            moves=sum(part.moves for part in reports),
-            rewinds=sum(part.rewinds for part in reports),
-            empty=tuple(group for part in reports for group in part.empty),
-            unconfirmed=sum(part.unconfirmed for part in reports),
+            moves=sum(look.moves for look in looks),
+            rewinds=sum(look.rewinds for look in looks),
+            empty=tuple(look.group for look in looks if look.is_empty),
+            unconfirmed=sum(look.unconfirmed for look in looks),
             latencies=self._latencies.value(),
             standing=standing,
             made=made,
@@ -275,37 +326,91 @@ class Syncer:
         self._before = {key: commits for key, commits in self._before.items() if key[0] in groups}
         self._told = {group: told for group, told in self._told.items() if group in groups}
 
-    def _group(
+    def _sighted(
         self,
         group: GroupName,
         snapshots: Mapping[ClusterName, ClusterSnapshot | None],
         decided: Decisions,
-    ) -> CycleReport:
+    ) -> _Look:
+        """What was read of a group; raises where what was decided about its primary can't be read."""
+        sight = sight_of(group, snapshots, assignment_of(decided), self._config.topics.chosen)
+        return _Look(group, snapshots, sight, self._now_ms())
+
+    def _look(self, looks: Sequence[_Look]) -> None:
+        """Look at some groups: what is remembered of all is read together, each is decided about, and all are published."""
         try:
-            assignment, now_ms = assignment_of(decided), self._now_ms()
-            sight = sight_of(group, snapshots, assignment, self._config.topics.chosen)
-            kept = self._standing.get(group, sight, now_ms)
-            if kept is not None:
-                return CycleReport((), standing={group: kept})
-            facts, told, whole = self._facts(group, snapshots, sight)
+            stored = self._stored(looks)
+            deciding = [(look, stored[look.group]) for look in looks if look.group in stored]
+            for _ in self._threads.map(lambda asked: self._decide(*asked), deciding):
+                pass
+            if not self._dry_run:
+                self._publish(looks)
+                for look in (look for look in looks if not look.problem):
+                    self._latencies.note(look.group, look.decisions, self._began_s, self._clock())
+        except ParallaxError as error:
+            for look in looks:
+                look.fail(error)
+        for look in looks:
+            if look.holds and not look.problem:
+                self._standing.keep(look.group, look.sight, look.decisions, look.began_ms, look.whole)
+
+    def _stored(self, looks: Sequence[_Look]) -> Mapping[GroupName, StoredGroup]:
+        """What is remembered of the groups; one that can't be read leaves the others to be read."""
+        groups, clusters = [look.group for look in looks], list(self._watches)
+        try:
+            return self._store.stored(groups, clusters)
+        except ParallaxError as error:
+            if len(looks) == 1:
+                looks[0].fail(error)
+                return {}
+        return {group: it for look in looks for group, it in self._stored([look]).items()}
+
+    def _decide(self, look: _Look, stored: StoredGroup) -> None:
+        """Decide about one group, and remember what was seen; nothing is published yet."""
+        try:
+            facts, told, whole = self._facts(look, stored)
             unconfirmed = self._patience.unconfirmed(facts)
             void = self._note_void(facts, unconfirmed)  # before what shows it is overwritten
-            if void or unconfirmed:
-                whole = frozenset()
+            look.whole = frozenset() if void or unconfirmed else whole
             if not self._dry_run:
-                self._remember(facts, told, whole, unconfirmed)
-            facts = without(facts, void)
-            moves, rewinds = self._note_moves(facts, void, unconfirmed), len(void.progress)
-            decisions, holds = self._serve(facts, unconfirmed)
-            if holds and not (moves or void or unconfirmed):
-                self._standing.keep(group, sight, decisions, now_ms, whole)
-            forget_before_ms = now_ms - self._forget_after_ms
-            empty = (group,) if _is_empty(facts, forget_before_ms) and not (void or unconfirmed) else ()
-            return CycleReport(
-                tuple(decisions), moves=moves, rewinds=rewinds, empty=empty, unconfirmed=len(unconfirmed)
-            )
+                self._remember(facts, told, look.whole, unconfirmed)
+            look.facts = facts = without(facts, void)
+            look.moves, look.rewinds = self._note_moves(facts, void, unconfirmed), len(void.progress)
+            look.decisions, holds = self._serve(facts, unconfirmed)
+            look.holds = holds and not (look.moves or void or unconfirmed)
+            forget_before_ms = look.began_ms - self._forget_after_ms
+            look.is_empty = _is_empty(facts, forget_before_ms) and not (void or unconfirmed)
+            look.unconfirmed = len(unconfirmed)
         except ParallaxError as error:
-            return CycleReport((), {group: f"[{error.code}] {error}"})
+            look.fail(error)
+
+    def _publish(self, looks: Sequence[_Look]) -> None:
+        """Write what was decided, a cluster's groups together, unless a primary was decided anew meanwhile."""
+        changes: defaultdict[ClusterName, dict[GroupName, list[Decision]]] = defaultdict(dict)
+        by_group = {look.group: look for look in looks}
+        for look in looks:
+            for cluster, items in writes(look.decisions).items():
+                changes[cluster][look.group] = items
+        for cluster, of_groups in changes.items():
+            fresh = Deadline.after_ms(WRITE_WITHIN_MS, self._clock)
+            decided = self._primaries.decisions(of_groups)
+            publications = {}
+            for group, items in of_groups.items():
+                look = by_group[group]
+                if look.facts is None or look.problem:
+                    continue
+                try:
+                    _require_same(look.facts, decided.get(group, ()))
+                except ParallaxError as error:
+                    look.fail(error)
+                else:
+                    expected = {item: seen.commit for item, seen in look.facts.sides[cluster].commits.items()}
+                    publications[group] = Publication(expected, items)
+            writer = self._watches[cluster].writer
+            for group, done in publish(writer, self._store, publications, fresh, self._threads.map).items():
+                if done.commits is not None:
+                    self._before[group, cluster] = done.commits
+                by_group[group].take(cluster, done.decisions)
 
     def _remember(
         self,
@@ -350,28 +455,28 @@ class Syncer:
         self._standing.noted(due, now_ms)
 
     def _facts(
-        self, group: GroupName, snapshots: Mapping[ClusterName, ClusterSnapshot | None], sight: Sight
+        self, look: _Look, stored: StoredGroup
     ) -> tuple[GroupFacts, list[ObservedCommit], frozenset[ClusterName]]:
         """What is known of the group; what is to be remembered of its commits, and on which clusters that is all there is."""
         told: list[ObservedCommit] = []
         whole: set[ClusterName] = set()
         unreadable: list[UnreadableRow] = []
-        published = {name: self._published(group, name, unreadable) for name in snapshots}
+        published = {name: self._published(stored.published[name], unreadable) for name in look.snapshots}
         sides = {
-            name: self._side(group, name, snapshot, sight, published, told, whole, unreadable)
-            for name, snapshot in snapshots.items()
+            name: self._side(look, name, stored.observed[name], published, told, whole, unreadable)
+            for name in look.snapshots
         }
         topics = {
             item.topic for side in sides.values() for item in (*side.commits, *side.seen, *side.published)
         }
         progress: dict[TopicPartition, Progress] = {}
         for topic in sorted(topics):
-            for partition, stored in self._store.progress(group, topic).items():
-                if isinstance(stored, UnreadableRow):
-                    unreadable.append(stored)
+            for partition, moved in stored.progress.get(topic, {}).items():
+                if isinstance(moved, UnreadableRow):
+                    unreadable.append(moved)
                 else:
-                    progress[TopicPartition(topic, partition)] = stored
-        facts = GroupFacts(group, sides, progress, sight.assignment)
+                    progress[TopicPartition(topic, partition)] = moved
+        facts = GroupFacts(look.group, sides, progress, look.sight.assignment)
         if not unreadable:
             return facts, told, frozenset(whole)
         facts = facts.without(unreadable)
@@ -380,10 +485,9 @@ class Syncer:
 
     def _side(
         self,
-        group: GroupName,
+        look: _Look,
         cluster: ClusterName,
-        snapshot: ClusterSnapshot | None,
-        sight: Sight,
+        observed: Sequence[ObservedCommit | UnreadableRow],
         published: Mapping[ClusterName, Offers],
         told: list[ObservedCommit],
         whole: set[ClusterName],
@@ -394,7 +498,8 @@ class Syncer:
         What is to be remembered goes to ``told``; the cluster to ``whole`` if nothing else is remembered of the group there,
         but for reports.
         """
-        every, not_seen = apart(self._store.observed(group, cluster))
+        group, snapshot, sight = look.group, look.snapshots[cluster], look.sight
+        every, not_seen = apart(observed)
         stored = [item for item in every if self._config.chosen_anywhere(item.topic_partition.topic)]
         unreadable += [row for row in not_seen if self._config.chosen_anywhere(row.topic_partition.topic)]
         if snapshot is None:
@@ -427,12 +532,12 @@ class Syncer:
             read_at_ms=0 if snapshot is None else snapshot.read_at_ms,
         )
 
-    def _published(self, group: GroupName, cluster: ClusterName, unreadable: list[UnreadableRow]) -> Offers:
-        """What was published for the group on a cluster; what can't be read goes to ``unreadable``."""
+    def _published(
+        self, stored: Iterable[PublishedOffset | UnreadableRow], unreadable: list[UnreadableRow]
+    ) -> Offers:
+        """What was published for a group on a cluster; what can't be read goes to ``unreadable``."""
         found, not_found = apart(
-            item
-            for item in self._store.published(group, cluster)
-            if self._config.chosen_anywhere(item.topic_partition.topic)
+            item for item in stored if self._config.chosen_anywhere(item.topic_partition.topic)
         )
         unreadable += not_found
         return {item.topic_partition: item for item in found}
@@ -481,7 +586,7 @@ class Syncer:
         )
 
     def _serve(self, facts: GroupFacts, unconfirmed: Collection[Place]) -> tuple[list[Decision], bool]:
-        """Decide and publish; whether the decisions hold as long as the group stands still."""
+        """Ask and decide; whether the decisions hold as long as the group stands still."""
         answers: dict[Pair, Mapping[TopicPartition, ResumeAnswer]] = {}
         wanted = pairs_to_ask(facts) if needs_answers(facts.assignment) else {}
         for pair, topics in wanted.items():
@@ -498,25 +603,7 @@ class Syncer:
                 )
         decisions = held(facts, decide(facts, answers, self._rules, self._now_ms()), unconfirmed)
         holds = len(answers) == len(wanted) and hold(facts, answers, decisions)
-        if self._dry_run:
-            return decisions, holds
-        done = [decision for decision in decisions if decision.commit is None]
-        for cluster, changes in writes(decisions).items():
-            fresh = Deadline.after_ms(WRITE_WITHIN_MS, self._clock)
-            self._require_same(facts)
-            expected = {item: seen.commit for item, seen in facts.sides[cluster].commits.items()}
-            writer = self._watches[cluster].writer
-            published = publish(writer, self._store, facts.group, expected, changes, fresh)
-            if published.commits is not None:
-                self._before[facts.group, cluster] = published.commits
-            done += published.decisions
-        self._latencies.note(facts.group, done, self._began_s, self._clock())
-        return sorted(done, key=lambda decision: (decision.topic_partition, decision.target)), holds
-
-    def _require_same(self, facts: GroupFacts) -> None:
-        decided = self._primaries.decisions([facts.group])
-        if assignment_of(decided.get(facts.group, ())) != facts.assignment:
-            raise FencedError("its primary was decided anew during the cycle; the next one goes by that")
+        return decisions, holds
 
     def _tell(self, report: CycleReport) -> None:
         """Log decisions whose reason is another than in the cycle before, those of a group that are alike in one line."""
@@ -545,6 +632,15 @@ class Syncer:
             )
         for group, problem in report.failures.items():
             _log.warning("group_failed", group=group, problem=problem)
+
+
+def _require_same(facts: GroupFacts, decided: Decisions) -> None:
+    if assignment_of(decided) != facts.assignment:
+        raise FencedError("its primary was decided anew during the cycle; the next one goes by that")
+
+
+def _said(error: ParallaxError) -> str:
+    return f"[{error.code}] {error}"
 
 
 def _is_empty(facts: GroupFacts, before_ms: int) -> bool:

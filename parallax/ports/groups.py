@@ -35,6 +35,21 @@ class NamePage:
     after: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class StoredGroup:
+    """What is remembered of a group's positions.
+
+    Attributes:
+        observed: by cluster, the group's commits as last seen there.
+        published: by cluster, what was last published for it there.
+        progress: by topic and partition, what its last move left, with the moment of the move.
+    """
+
+    observed: Mapping[ClusterName, Sequence[ObservedCommit | UnreadableRow]]
+    published: Mapping[ClusterName, Sequence[PublishedOffset | UnreadableRow]]
+    progress: Mapping[TopicName, Mapping[int, Progress | UnreadableRow]]
+
+
 class GroupStore(Protocol):
     """What groups committed, what was published for them, and their progress.
 
@@ -49,6 +64,11 @@ class GroupStore(Protocol):
 
     def knows(self, group: GroupName) -> bool:
         """Whether it is one of them."""
+
+    def stored(
+        self, groups: Collection[GroupName], clusters: Collection[ClusterName]
+    ) -> Mapping[GroupName, StoredGroup]:
+        """`observed` and `published` of these clusters, and `progress` of every topic, of each of the groups."""
 
     def progress(self, group: GroupName, topic: TopicName) -> Mapping[int, Progress | UnreadableRow]:
         """What the group's last move left, by partition, with the moment of the move."""

@@ -223,6 +223,31 @@ def test_when_a_group_was_first_seen_without_a_commit_is_remembered(
     assert group not in groups.empty_since()
 
 
+def test_several_groups_are_read_at_once_as_each_is_by_itself(groups: GroupStore) -> None:
+    names = [GroupName(unique_name(f"one-{number}")) for number in range(40)]
+    payments = TopicName("payments")
+    for number, name in enumerate(names):
+        groups.save_observed([observed(name, part, number, 5) for part in range(number % 3)])
+        groups.save_published([published(name, part, number, 10) for part in range(number % 4)])
+        if number % 5 == 0:
+            groups.save_progress(name, TRIPS, {0: progress(number), 2: progress(3)}, moved_at_ms=number)
+            groups.save_progress(name, payments, {1: progress(number)}, moved_at_ms=number)
+    groups.note_standing(HERE, names[::2], 50)
+    found = groups.stored([*names, names[0]], [HERE, THERE])
+    assert found.keys() == set(names)
+    for name, stored in found.items():
+        assert {HERE: list(stored.observed[HERE]), THERE: list(stored.observed[THERE])} == {
+            cluster: list(groups.observed(name, cluster)) for cluster in (HERE, THERE)
+        }
+        assert {HERE: list(stored.published[HERE]), THERE: list(stored.published[THERE])} == {
+            cluster: list(groups.published(name, cluster)) for cluster in (HERE, THERE)
+        }
+        assert dict(stored.progress) == {
+            topic: moved for topic in (TRIPS, payments) if (moved := groups.progress(name, topic))
+        }
+    assert groups.stored([], [HERE]) == {}
+
+
 class TestStanding:
     def test_what_stands_was_seen_later_on_that_cluster_alone(
         self, groups: GroupStore, group: GroupName

@@ -11,7 +11,14 @@ from parallax.domain.commits import ObservedCommit, PublishedOffset
 from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
 from parallax.domain.primary import NO_NUMBER, PrimaryDecision, outlived
 from parallax.domain.progress import Progress
-from parallax.ports.groups import NamePage, OperationNote, OperationPlace, PrimaryLog, Reach
+from parallax.ports.groups import (
+    NamePage,
+    OperationNote,
+    OperationPlace,
+    PrimaryLog,
+    Reach,
+    StoredGroup,
+)
 
 _Side = tuple[GroupName, ClusterName]
 
@@ -55,6 +62,24 @@ class MemoryGroupStore:
         """Whether it is one of them."""
         with self._lock:
             return group in self._groups
+
+    def stored(
+        self, groups: Collection[GroupName], clusters: Collection[ClusterName]
+    ) -> Mapping[GroupName, StoredGroup]:
+        """What is remembered of each of the groups."""
+        with self._lock:
+            topics: dict[GroupName, list[TopicName]] = {group: [] for group in groups}
+            for group, topic in self._progress:
+                if group in topics:
+                    topics[group].append(topic)
+        return {
+            group: StoredGroup(
+                {cluster: self.observed(group, cluster) for cluster in clusters},
+                {cluster: self.published(group, cluster) for cluster in clusters},
+                {topic: self.progress(group, topic) for topic in topics[group]},
+            )
+            for group in groups
+        }
 
     def progress(self, group: GroupName, topic: TopicName) -> Mapping[int, Progress]:
         """What the group's last move left, by partition."""

@@ -115,6 +115,11 @@ class NextWriter:
     def committed(self, group: GroupName) -> Mapping[TopicPartition, GroupCommit]:
         return {item: _renumbered(commit, "2", "1") for item, commit in self._writer.committed(group).items()}
 
+    def committed_each(
+        self, groups: Collection[GroupName]
+    ) -> Mapping[GroupName, Mapping[TopicPartition, GroupCommit]]:
+        return {group: self.committed(group) for group in groups}
+
     def commit_for(self, group: GroupName, commits: Mapping[TopicPartition, GroupCommit]) -> None:
         if group in self._groups:
             commits = {item: _renumbered(commit, "1", "2") for item, commit in commits.items()}

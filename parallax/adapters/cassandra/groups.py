@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -29,7 +30,7 @@ from parallax.domain.ids import (
 from parallax.domain.outcome import Outcome
 from parallax.domain.progress import Progress, SourcePosition
 from parallax.errors import UnreadableRowError
-from parallax.ports.groups import NamePage
+from parallax.ports.groups import NamePage, StoredGroup
 
 T = TypeVar("T")
 BUCKETS = 16
@@ -46,6 +47,9 @@ _LISTED_S = 600.0
 _MOST_LISTED = 100_000
 """Groups whose listing is remembered."""
 
+
+_GROUPS_AT_ONCE = 16
+"""Read with one request of each table."""
 
 _ROWS_AT_ONCE = 50
 """Of standing groups in one request."""
@@ -338,6 +342,23 @@ class CassandraGroupStore:
             f"INSERT INTO {keyspace}.standing_groups (cluster, group_id, reported_at_ms) "
             "VALUES (?, ?, ?) USING TIMESTAMP ?"
         )
+        self._several_cql = {
+            "group_progress": (
+                f"SELECT group_id, topic, partition, moved_at_ms, body FROM {keyspace}.group_progress "
+                "WHERE group_id IN ?"
+            ),
+            **{
+                table: (
+                    f"SELECT group_id, cluster, topic, partition, body FROM {keyspace}.{table} "
+                    "WHERE group_id IN ?"
+                )
+                for table in ("group_observed", "group_published")
+            },
+        }
+        self._several_standing_cql = (
+            f"SELECT group_id, stands_at_ms FROM {keyspace}.standing_groups "
+            "WHERE cluster = ? AND group_id IN ?"
+        )
         self._empty_cql = f"SELECT group_id, since_ms FROM {keyspace}.empty_groups WHERE bucket = ?"
         self._note_empty_cql = (
             f"INSERT INTO {keyspace}.empty_groups (bucket, group_id, since_ms) VALUES (?, ?, ?)"
@@ -364,6 +385,54 @@ class CassandraGroupStore:
     def knows(self, group: GroupName) -> bool:
         """Whether it is one of them."""
         return self._groups.has(group)
+
+    def stored(
+        self, groups: Collection[GroupName], clusters: Collection[ClusterName]
+    ) -> Mapping[GroupName, StoredGroup]:
+        """What is remembered of each of the groups, of several in one request."""
+        asked = list(dict.fromkeys(groups))
+        parts = [asked[start : start + _GROUPS_AT_ONCE] for start in range(0, len(asked), _GROUPS_AT_ONCE)]
+        standing = self._connection.prepare(self._several_standing_cql)
+        tables = {table: self._connection.prepare(cql) for table, cql in self._several_cql.items()}
+        requests: list[Request] = [(select, (part,)) for select in tables.values() for part in parts]
+        requests += [(standing, (cluster, part)) for cluster in clusters for part in parts]
+        answers = iter(self._connection.run_all(requests))
+        moves, *sides = ([row for _ in parts for row in next(answers)] for _ in tables)
+        stands_at_ms = {
+            (row[0], cluster): row[1] or -1 for cluster in clusters for _ in parts for row in next(answers)
+        }
+        observed: defaultdict[tuple[str, str], list[ObservedCommit | UnreadableRow]] = defaultdict(list)
+        published: defaultdict[tuple[str, str], list[PublishedOffset | UnreadableRow]] = defaultdict(list)
+        for name, cluster, topic, partition, text in sides[0]:
+            group, on, item = (
+                GroupName(name),
+                ClusterName(cluster),
+                TopicPartition(TopicName(topic), partition),
+            )
+            seen = _or_why_not(item, text, partial(observed_from_text, group, on))
+            if not isinstance(seen, UnreadableRow):
+                seen = seen.standing_at(stands_at_ms.get((name, cluster), -1))
+            observed[name, cluster].append(seen)
+        for name, cluster, topic, partition, text in sides[1]:
+            group, on, item = (
+                GroupName(name),
+                ClusterName(cluster),
+                TopicPartition(TopicName(topic), partition),
+            )
+            published[name, cluster].append(_or_why_not(item, text, partial(published_from_text, group, on)))
+        progress: defaultdict[str, dict[TopicName, dict[int, Progress | UnreadableRow]]] = defaultdict(dict)
+        for name, topic, partition, moved_at_ms, text in moves:
+            item = TopicPartition(TopicName(topic), partition)
+            of_topic = progress[name].setdefault(item.topic, {})
+            of_topic[partition] = _progress_of(GroupName(name), item, moved_at_ms, text)
+        return {
+            group: StoredGroup(
+                {cluster: observed.get((group, cluster), ()) for cluster in clusters},
+                {cluster: published.get((group, cluster), ()) for cluster in clusters},
+                progress.get(group, {}),
+            )
+            for group in asked
+        }
 
     def progress(self, group: GroupName, topic: TopicName) -> Mapping[int, Progress | UnreadableRow]:
         """What the group's last move left, by partition, with the moment of the move."""
