@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from parallax.config.mirror_maker_keys import (
+    PUBLISHED,
     KeyVerdict,
     Ruling,
     known_keys,
@@ -223,6 +224,10 @@ class _Import:
             )
             if section
         }
+        for flow, route in zip(enabled, routes, strict=True):
+            item = self._item(flow, "sync.group.offsets.enabled")
+            if item is not None and item.value.lower() == "true" and "naming" not in route:
+                self._tell(item, PUBLISHED)
         self._rest()
         values: dict[str, Any] = {
             "regions": self._regions,

@@ -78,7 +78,15 @@ _NOTHING = Ruling(KeyVerdict.IMPLIED, "Parallax does nothing of the kind")
 _MAPPING = (
     "each record's place is in the run log, with its copy, in one transaction: there are no samples to tune"
 )
-_GROUPS = "groups move between aggregate clusters that have a source in common; those that read the very cluster that a route reads do not yet"
+PUBLISHED = Ruling(
+    KeyVerdict.CHANGED,
+    "the sync job publishes them, exact ones, for all groups that are chosen; where nobody produces at the target, call it 'aggregate' instead of "
+    "'cluster': offsets there are early else (docs/topologies.md)",
+    "sync.interval_ms",
+)
+"""Of group offsets, where copies keep their names."""
+_NOT_PUBLISHED = "offsets of groups are published where copies keep their names; here a group's topics are called otherwise at the target"
+_PACE = "offsets are published every sync.interval_ms, a second if not set"
 _DISCOVERY = "new topics and groups are found within seconds (replicator.discovery_interval_ms)"
 _WORKER = "there is no Connect worker"
 _OWN_CLIENTS = "Parallax tunes its own clients"
@@ -109,11 +117,11 @@ RULES: dict[str, Callable[[str], Ruling]] = {
         ),
         _changed(_DISCOVERY, "replicator.discovery_interval_ms"),
     ),
-    "sync.group.offsets.enabled": _switch(Ruling(KeyVerdict.UNSUPPORTED, _GROUPS), _NOTHING),
-    "sync.group.offsets.interval.seconds": _implied(_GROUPS),
+    "sync.group.offsets.enabled": _switch(Ruling(KeyVerdict.UNSUPPORTED, _NOT_PUBLISHED), _NOTHING),
+    "sync.group.offsets.interval.seconds": _implied(_PACE),
     **dict.fromkeys(
         ("emit.checkpoints.enabled", "emit.checkpoints.interval.seconds"),
-        _changed(f"{_CHECKPOINTS}; {_GROUPS}", "mm2_export.checkpoints"),
+        _changed(_CHECKPOINTS, "mm2_export.checkpoints"),
     ),
     **dict.fromkeys(
         (

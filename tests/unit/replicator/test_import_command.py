@@ -102,12 +102,6 @@ def test_a_file_that_is_there_is_left_as_it_is(tmp_path: Path) -> None:
             "UNSUPPORTED",
             "it is filled in elsewhere",
         ),
-        (
-            "sync.group.offsets.enabled = true",
-            "sync.group.offsets.enabled",
-            "UNSUPPORTED",
-            "groups move between",
-        ),
         ("replication.factor = many", "replication.factor", "UNSUPPORTED", "'many' is no number of replicas"),
     ],
 )
@@ -217,6 +211,14 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["import", "mm2", str(tmp_path / "none")])
     assert isinstance(result.exception, ConfigError)
     assert "cannot be read" in str(result.exception)
+
+
+def test_offsets_of_groups_are_published_where_copies_keep_their_names(tmp_path: Path) -> None:
+    line = "sync.group.offsets.enabled = true\n"
+    kept = run(tmp_path, FILE + line, "--report", "json")
+    assert (kept.exit_code, keys(kept)["sync.group.offsets.enabled"]["verdict"]) == (0, "CHANGED")
+    renamed = run(tmp_path, FILE.replace("Identity", "Default") + line, "--report", "json")
+    assert (renamed.exit_code, keys(renamed)["sync.group.offsets.enabled"]["verdict"]) == (1, "UNSUPPORTED")
 
 
 # --- positions --------------------------------------------------------------------------------------------------------
