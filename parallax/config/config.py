@@ -46,6 +46,10 @@ class Cluster(Section):
     security: Security = Security()
     replication_factor: Annotated[int, Field(ge=1)] | None = None
     """For topics that Parallax creates there; None takes the broker's default."""
+    socket_send_buffer_bytes: Annotated[int, Field(ge=16_384)] | None = None
+    """Of each connection; None leaves it to the operating system, which lets it grow."""
+    socket_receive_buffer_bytes: Annotated[int, Field(ge=16_384)] | None = None
+    """The same for what is received."""
 
 
 class ServiceAddresses(Section):

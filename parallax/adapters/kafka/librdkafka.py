@@ -86,6 +86,8 @@ def client_settings(cluster: Cluster, *, client_id: str) -> Settings:
     }
     certificate, key = security.ssl_certificate_location, security.ssl_key_location
     optional = {
+        "socket.send.buffer.bytes": cluster.socket_send_buffer_bytes,
+        "socket.receive.buffer.bytes": cluster.socket_receive_buffer_bytes,
         "ssl.ca.location": security.ssl_ca_location,
         "ssl.certificate.location": certificate,
         "ssl.key.location": certificate if key is None else key,

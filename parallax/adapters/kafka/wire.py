@@ -10,6 +10,7 @@ speaks through it (docs/decisions/0007-copy-paths.md), and what the services ask
 from __future__ import annotations
 
 import logging
+import socket
 import time
 import uuid
 from base64 import urlsafe_b64decode
@@ -186,6 +187,15 @@ def topic_uuid(topic_id: TopicId) -> uuid.UUID:
     return uuid.UUID(bytes=urlsafe_b64decode(topic_id + "=" * (-len(topic_id) % 4)))
 
 
+def _buffers(settings: Cluster) -> list[tuple[int, int, int]]:
+    """Options of a socket, before it is connected: TCP agrees then on how much may be under way."""
+    wanted = {
+        socket.SO_SNDBUF: settings.socket_send_buffer_bytes,
+        socket.SO_RCVBUF: settings.socket_receive_buffer_bytes,
+    }
+    return [(socket.SOL_SOCKET, option, size) for option, size in wanted.items() if size is not None]
+
+
 class Connections:
     """Connections to the brokers of one cluster.
 
@@ -225,6 +235,7 @@ class Connections:
             if security.protocol == "PLAINTEXT"
             else 2 * _SETUP_MS,
             max_in_flight_requests_per_connection=MOST_IN_FLIGHT,
+            socket_options=[*KafkaConnectionManager.DEFAULT_CONFIG["socket_options"], *_buffers(settings)],
         )
         self._manager.cluster.config["allow_auto_create_topics"] = False
         self._bootstrap = self._manager.bootstrap_async(None)

@@ -13,7 +13,14 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
-from parallax.adapters.kafka.librdkafka import DOWN_TIMEOUT_S, LATEST, AdminLink, list_offsets
+from parallax.adapters.kafka.librdkafka import (
+    DOWN_TIMEOUT_S,
+    LATEST,
+    AdminLink,
+    client_settings,
+    list_offsets,
+)
+from parallax.config.config import Cluster
 from parallax.runtime.deadline import Deadline
 
 PLACE = TopicPartition("runs", 0)
@@ -22,6 +29,19 @@ ALL_DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN)
 REFUSED = KafkaError(KafkaError._TRANSPORT)
 
 Answer = ListOffsetsResultInfo | KafkaException
+
+
+# --- settings --------------------------------------------------------------------------------------------------
+
+
+def test_buffers_are_set_where_they_are_asked_for() -> None:
+    names = {"socket.send.buffer.bytes", "socket.receive.buffer.bytes"}
+    plain = Cluster(bootstrap_servers="a:9092")
+    assert names.isdisjoint(client_settings(plain, client_id="test"))
+    asked_for = plain.model_copy(update={"socket_receive_buffer_bytes": 70_000})
+    found = client_settings(asked_for, client_id="test")
+    assert {name: found[name] for name in names & found.keys()} == {"socket.receive.buffer.bytes": 70_000}
+    AdminClient(found)  # librdkafka takes it
 
 
 # --- offsets ---------------------------------------------------------------------------------------------------

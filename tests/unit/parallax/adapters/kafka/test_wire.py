@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import time
@@ -65,6 +66,38 @@ def test_what_went_wrong_is_said_in_our_own_words(error: Exception, kind: type[E
         found = connections._translated(error, "writing")
         assert type(found) is kind
         assert str(found).startswith("aggregate-b: writing: ")
+
+
+def buffers_of_connection(loop: EventLoop) -> list[int]:
+    """What the only connection of a loop sends and receives into; nothing while there is none."""
+    for number in list(loop.net._selector.get_map()):
+        with closing(socket.socket(fileno=os.dup(number))) as found:
+            if found.family is socket.AF_INET:
+                return [
+                    found.getsockopt(socket.SOL_SOCKET, of) for of in (socket.SO_SNDBUF, socket.SO_RCVBUF)
+                ]
+    return []
+
+
+@pytest.mark.parametrize("size_bytes", [None, 40_000])
+def test_a_connection_has_the_buffers_that_are_asked_for(size_bytes: int | None) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        settings = Cluster(
+            bootstrap_servers=f"127.0.0.1:{server.getsockname()[1]}",
+            socket_send_buffer_bytes=size_bytes,
+            socket_receive_buffer_bytes=size_bytes,
+        )
+        loop = EventLoop()
+        connections = Connections(
+            loop, ClusterName("aggregate-b"), settings, client_id="test", largest_answer_bytes=1_000
+        )
+        with closing(loop), closing(connections):
+            deadline_s = time.monotonic() + 10
+            while not (sizes := buffers_of_connection(loop)):
+                assert time.monotonic() < deadline_s
+                loop.turn(20)
+    for size in sizes:  # the kernel doubles what is asked for, for its own book-keeping (socket(7))
+        assert size == 80_000 if size_bytes else size != 80_000
 
 
 def silent_brokers_tried(within_s: float) -> int:
