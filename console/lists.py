@@ -128,7 +128,7 @@ def replication(reads: Reads, asked: Asked) -> Listing:
     answer = reads.list_replication(prefix=asked.prefix, after=asked.after, limit=PAGE)
     return Listing(
         columns=columns(
-            "route Route | state State | >lag_records Lag | lag_history Lag until now | >records_per_s Records in a second | >latency_ms Latency | >index_lag_ms Index behind | >partitions Partitions"
+            "route Route | state State | >lag_records Lag | lag_history Lag until now | >records_per_s Records/s | >latency_ms Latency | >index_lag_ms Index behind | >partitions Partitions"
             " | >partitions_stopped Stopped | >shards_running Shards running | >records Records | >age_ms Told"
         ),
         rows=tuple(_route(item) for item in answer.routes),

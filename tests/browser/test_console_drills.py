@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from playwright.sync_api import Browser, expect
 
 from tests.worlds.browsing import Place, viewing
 
 DRILL_WITHIN_MS = 180_000
+_BUILD = Path(__file__).parents[2] / "build" / "console"
 
 
 def test_a_drill_by_clicks(place: Place, browser: Browser) -> None:
@@ -23,7 +26,11 @@ def test_a_drill_by_clicks(place: Place, browser: Browser) -> None:
         assert viewer.grave_findings() == []
         expect(viewer.page.get_by_role("status")).to_contain_text("passed", timeout=DRILL_WITHIN_MS)
         expect(viewer.page.get_by_text("records came once")).to_be_visible()
+        timeline = viewer.page.get_by_role("region", name="The timeline")
+        expect(timeline.get_by_text("delivered in b")).to_be_visible()
+        expect(timeline.get_by_text("a to b, RTO")).to_be_visible()
         assert viewer.grave_findings() == []
+        viewer.picture(_BUILD / "drilling.png")
         viewer.open("/drills")
         assert viewer.page.locator("main tbody tr").count() >= 2
         viewer.page.get_by_role("link", name="passed").first.click()
