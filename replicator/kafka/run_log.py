@@ -150,14 +150,15 @@ def changes_of_lineages(
     In the order in which they were committed.
 
     Args:
-        readers: every partition of the run log: earlier layouts had the partition in other shards.
+        readers: every partition of the run log, the shard's own first: earlier layouts had the partition in other shards.
         item: the partition.
         lineage: the present one.
     """
     entries: list[Entry] = []
-    for reader in readers:
-        # What other shards have not decided yet is none of an earlier layout: its owners were fenced.
-        records = reader.read(reader.start(), reader.stable_end())
+    for number, reader in enumerate(readers):
+        # What this shard has committed last may lack its marker, and is waited for. What other shards have not decided yet is
+        # none of an earlier layout: its owners were fenced.
+        records = reader.read(reader.start(), reader.stable_end() if number else reader.end())
         entries += [entry for _, entry in records if entry is not None and _tells_of(entry, item)]
     for entry in sorted(entries, key=lambda entry: entry.layout):  # a layout has the partition in one shard
         for part in entry.partitions:

@@ -108,6 +108,24 @@ def test_rows_of_every_layout_are_found_in_whichever_shard_it_had_the_partition(
     assert [row.source_start for change in found for row in change.rows] == [0, 5, 10, 15]
 
 
+@pytest.mark.parametrize(("own", "told"), [(True, [0, 5]), (False, [0])])
+def test_what_the_shard_has_just_committed_is_among_them_though_its_marker_is_not_written_yet(
+    own: bool,  # noqa: FBT001 - parametrised
+    told: list[int],
+) -> None:
+    def copied(start: int) -> Entry:
+        row = Run(SourceOffset(start), TargetOffset(start), 5, SourceOffset(start))
+        return entry(PartitionChange(state(start + 5), (row,)))
+
+    class Unmarked(Log):
+        def stable_end(self) -> int:  # type: ignore[override]
+            return self.end() - 2
+
+    log = Unmarked(copied(0), copied(5))
+    found = changes_of_lineages([log] if own else [Log(), log], ITEM, state(0).lineage)
+    assert [row.source_start for change in found for row in change.rows] == told
+
+
 def test_what_lies_before_the_layouts_first_snapshot_is_nobodys_business() -> None:
     assert states_of(logged(None, entry(state(7), layout=1, snapshot=True)), SHARD) is None
     assert states_of(logged(None, entry(state(7), layout=1), FIRST), SHARD) == {}
