@@ -1,7 +1,8 @@
 """Keeps the rules of access of one target in step with its sources' (`parallax.domain.access_rules`).
 
 What was made by us is written down in the compacted topic `parallax.acls` of the target, before it is made: a rule that stands
-there and is missing is made again, while one that were made first, and not written down, would stay for ever.
+there and is missing is made again, while one that were made first, and not written down, would stay for ever. What is withheld there
+is remembered in `parallax.acls.withheld`: the day on which a target is promoted may be the one on which its source is lost.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from parallax.domain.route_graph import Edge
 from parallax.errors import ParallaxError, RefusedError
 
 ACLS_TOPIC = TopicName("parallax.acls")
+WITHHELD_TOPIC = TopicName("parallax.acls.withheld")
 FORMAT = 1
 """Of its records; a greater one is a newer release's."""
 _TIMEOUT_MS = 10_000
@@ -133,6 +135,8 @@ class AccessPlan:
         there: the rules that it has.
         owned: those that are written down as made by us.
         unreadable: sources that don't show their rules, with why.
+        kept_back: what the target does not allow until it is promoted; of sources that don't show their rules, what is remembered.
+        remembered: of that, what is written down.
     """
 
     cluster: ClusterName
@@ -141,6 +145,8 @@ class AccessPlan:
     there: frozenset[AccessRule]
     owned: tuple[OwnedRule, ...]
     unreadable: Mapping[str, str]
+    kept_back: frozenset[AccessRule]
+    remembered: frozenset[AccessRule]
 
     def rows(self) -> list[AccessRow]:
         """Everything that is not in step."""
@@ -163,7 +169,7 @@ class AccessPlan:
         """What the target does not allow until it is promoted."""
         return [
             AccessRow(self.cluster, AccessFinding(rule, AccessState.ACL_WITHHELD))
-            for rule in sorted(self.wanted.withheld - self.there)
+            for rule in sorted(self.kept_back - self.there)
         ]
 
 
@@ -183,6 +189,7 @@ class AccessKeeper:
         self._door = AccessDoor(self.cluster, of, timeout_ms=_TIMEOUT_MS)
         self._reader = KafkaCluster(self.cluster, of, timeout_ms=_TIMEOUT_MS)
         self._table = CompactedTable(self.cluster, of, ACLS_TOPIC, timeout_ms=_TIMEOUT_MS)
+        self._memory = CompactedTable(self.cluster, of, WITHHELD_TOPIC, timeout_ms=_TIMEOUT_MS)
         self._sources = {edge.source: self._source(edge) for edge in self._edges}
 
     def _source(self, edge: Edge) -> tuple[KafkaCluster, AccessDoor]:
@@ -211,6 +218,7 @@ class AccessKeeper:
         """
         there = self._door.read()
         owned = tuple(OwnedRule.decoded(key, value) for key, value in sorted(self._table.read().items()))
+        remembered = frozenset(OwnedRule.decoded(*item).rule for item in self._memory.read().items())
         sources: dict[RegionName, SourceAccess] = {}
         unreadable: dict[str, str] = {}
         away: list[Edge] = []
@@ -251,7 +259,8 @@ class AccessKeeper:
             self._policy,
             frozen,
         )
-        return AccessPlan(self.cluster, wanted, merged, there, owned, unreadable)
+        kept_back = wanted.withheld.union(rule for rule in remembered if frozen(rule))
+        return AccessPlan(self.cluster, wanted, merged, there, owned, unreadable, kept_back, remembered)
 
     def carry_out(self, plan: AccessPlan) -> list[AccessRow]:
         """Make a plan true; what was done, and what is not in step then.
@@ -261,6 +270,10 @@ class AccessKeeper:
             ClusterUnavailableError: the target did not answer in time; the next plan goes on.
         """
         merged = plan.merged
+        self._memory.write(
+            {OwnedRule(rule).key: None for rule in plan.remembered - plan.kept_back}
+            | {item.key: item.encoded() for item in map(OwnedRule, plan.kept_back - plan.remembered)}
+        )
         refused = self._made([OwnedRule(rule) for rule in merged.add])
         kept = self._door.remove(merged.remove)
         gone = [*merged.forget, *(rule for rule in merged.remove if rule not in kept)]

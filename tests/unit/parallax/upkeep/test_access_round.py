@@ -25,10 +25,10 @@ from tests.support import poll_until
 TRIPS, RIDES = TopicName("trips"), TopicName("rides")
 
 
-def allows(topic: str, principal: str = "User:reader") -> AccessRule:
-    return AccessRule(
-        AccessKind.TOPIC, NameMatch.LITERAL, topic, principal, "*", AccessOperation.READ, allow=True
-    )
+def allows(
+    topic: str, principal: str = "User:reader", operation: AccessOperation = AccessOperation.READ
+) -> AccessRule:
+    return AccessRule(AccessKind.TOPIC, NameMatch.LITERAL, topic, principal, "*", operation, allow=True)
 
 
 @dataclass
@@ -61,7 +61,7 @@ class Stand:
 
 @dataclass
 class Table:
-    """The records of `parallax.acls`."""
+    """The records of a compacted topic."""
 
     records: dict[str, bytes]
 
@@ -95,10 +95,13 @@ def keeper(
     monkeypatch: pytest.MonkeyPatch, sources: dict[str, Stand], target: Stand, owned: Collection[AccessRule]
 ) -> AccessKeeper:
     stands = {**sources, "aggregate-t": target}
-    table = Table({item.key: item.encoded() for item in map(OwnedRule, owned)})
+    tables = {
+        access.ACLS_TOPIC: Table({item.key: item.encoded() for item in map(OwnedRule, owned)}),
+        access.WITHHELD_TOPIC: Table({}),
+    }
     monkeypatch.setattr(access, "KafkaCluster", lambda cluster, *_a, **_s: stands[cluster])
     monkeypatch.setattr(access, "AccessDoor", lambda cluster, *_a, **_s: stands[cluster])
-    monkeypatch.setattr(access, "CompactedTable", lambda *_a, **_s: table)
+    monkeypatch.setattr(access, "CompactedTable", lambda _c, _s, topic, **_t: tables[topic])
     config = configured()
     names = {str(config.source_cluster(route)): route.source for route in config.all_routes()}
     stands |= {cluster: sources[region] for cluster, region in names.items()}
@@ -147,3 +150,32 @@ def test_what_was_changed_is_told_though_a_source_shows_nothing(monkeypatch: pyt
     assert [entry["event"] for entry in logs] == ["kept_in_step", "upkeep_failed"]
     (state,) = board.state()[board.name]
     assert state["changes"] == 1
+
+
+WRITES = allows("trips", "User:app", AccessOperation.WRITE)
+
+
+def test_what_is_withheld_can_be_promoted_once_the_source_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, target = Stand([TRIPS], {WRITES}), Stand([TRIPS], set())
+    kept = keeper(monkeypatch, {"a": first, "b": Stand([RIDES], set())}, target, [])
+    kept.carry_out(kept.plan())
+    assert target.rules == set()
+    first.listed = []  # it is away
+    plan = kept.plan()
+    assert list(plan.unreadable) == ["a"]
+    kept.carry_out(plan)  # a round meanwhile forgets nothing
+    rows = kept.promotion(kept.plan())
+    assert [row.finding.rule for row in rows] == [WRITES]
+    kept.promote(rows)
+    assert target.rules == {WRITES}
+    assert kept.promotion(kept.plan()) == []
+
+
+def test_what_the_source_allows_no_more_is_remembered_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = Stand([TRIPS], {WRITES})
+    kept = keeper(monkeypatch, {"a": first, "b": Stand([RIDES], set())}, Stand([TRIPS], set()), [])
+    kept.carry_out(kept.plan())
+    first.rules.clear()
+    kept.carry_out(kept.plan())
+    first.listed = []
+    assert kept.promotion(kept.plan()) == []
