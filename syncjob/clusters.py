@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as FutureTimeoutError
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,7 +15,6 @@ from parallax.domain.commits import Commits, ObservedCommit
 from parallax.domain.ids import ClusterName, GroupName, TopicId, TopicName
 from parallax.errors import ConfigError, ParallaxError
 from parallax.ports.clusters import ClusterWriter
-from parallax.runtime.deadline import Deadline
 
 _log = structlog.get_logger(__name__)
 _ASKED_AT_ONCE = 8
@@ -99,17 +99,19 @@ def _id_of(cluster: Identified) -> str:
 class ClusterWatch:
     """One cluster, read by a thread of its own.
 
-    A read that fails or takes too long marks the cluster as away. From then on a cycle only looks whether the read
-    that goes on in the background has succeeded.
+    A read that fails, or of which no part comes for ``timeout_ms``, marks the cluster as away. From then on a cycle only
+    looks whether the read that goes on in the background has succeeded. However long a read of many groups takes, it is
+    waited for as long as parts of it come.
     """
 
     def __init__(self, writer: ClusterWriter, timeout_ms: int, now_ms: Callable[[], int]) -> None:
         self.writer = writer
         self._now_ms = now_ms
-        self._timeout_ms = timeout_ms
+        self._timeout_s = timeout_ms / 1_000
         self._thread = ThreadPoolExecutor(1, f"sync-{writer.cluster}")
         self._askers = ThreadPoolExecutor(_ASKED_AT_ONCE, f"sync-{writer.cluster}-groups")
         self._reading: Future[ClusterSnapshot] | None = None
+        self._heard_at_s = -math.inf  # when the last part came; threads write it, each a later moment
         self._away = False
         self._told_refused: set[GroupName] = set()  # of groups that are known now
         self._partitions: dict[GroupName, int] = {}
@@ -138,6 +140,7 @@ class ClusterWatch:
             resting: groups that are not to be read.
         """
         if self._reading is None:
+            self._note_heard()
             self._reading = self._thread.submit(self._read, wanted, known, resting, self._now_ms())
 
     def result(self) -> ClusterSnapshot | None:
@@ -145,12 +148,11 @@ class ClusterWatch:
         reading = self._reading
         if reading is None:
             return None
-        deadline = Deadline.after_ms(0 if self._away else self._timeout_ms)
-        try:
-            snapshot = reading.result(timeout=deadline.remaining_s)
-        except FutureTimeoutError:
+        if not self._is_read(reading):
             self._say_away("it does not answer in time")
             return None
+        try:
+            snapshot = reading.result()
         except Exception as error:  # noqa: BLE001 - whatever it is, the next cycle reads anew
             self._reading = None
             self._say_away(str(error) if isinstance(error, ParallaxError) else repr(error))
@@ -166,6 +168,18 @@ class ClusterWatch:
         for pool in (self._thread, self._askers):
             pool.shutdown(wait=False, cancel_futures=True)
 
+    def _is_read(self, reading: Future[ClusterSnapshot]) -> bool:
+        """Whether the read has ended; waits for it while parts come, unless the cluster is away."""
+        while not reading.done():
+            left_s = 0.0 if self._away else self._heard_at_s + self._timeout_s - time.monotonic()
+            if left_s <= 0:
+                return False
+            wait([reading], timeout=left_s)
+        return True
+
+    def _note_heard(self) -> None:
+        self._heard_at_s = time.monotonic()
+
     def _say_away(self, problem: str) -> None:
         if not self._away:
             _log.warning("cluster_away", cluster=self.cluster, problem=problem)
@@ -179,15 +193,17 @@ class ClusterWatch:
         at_ms: int,
     ) -> ClusterSnapshot:
         topic_ids = {name: info.topic_id for name, info in self.writer.topics().items()}
+        self._note_heard()
         listed = [
             state for state in self.writer.groups(wanted, resting=resting) if state.group not in resting
         ]
+        self._note_heard()
         refused = frozenset(state.group for state in listed if state.refused)
         states = {state.group: state for state in listed if not state.refused}
         groups = sorted(known.union(states) - refused - resting)
         self._told_refused.intersection_update(resting.union(groups))
         found: dict[GroupName, Commits | ConfigError] = {}
-        for answer in self._askers.map(self.writer.committed_each, in_parts(groups, self._partitions)):
+        for answer in self._askers.map(self._commits, in_parts(groups, self._partitions)):
             found |= answer
         commits = {group: it for group, it in found.items() if not isinstance(it, ConfigError)}
         self._partitions.update((group, len(offsets)) for group, offsets in commits.items())
@@ -205,6 +221,11 @@ class ClusterWatch:
             refused=refused.union(found.keys() - commits.keys()),
             resting=resting,
         )
+
+    def _commits(self, groups: Collection[GroupName]) -> Mapping[GroupName, Commits | ConfigError]:
+        found = self.writer.committed_each(groups)
+        self._note_heard()
+        return found
 
     def _tell_refused(self, refused: Mapping[GroupName, ConfigError]) -> None:
         for group, error in refused.items():
