@@ -53,7 +53,8 @@ _COLUMNS = (
 )
 
 
-def _listing(empty: str) -> RowListing:
+def listing(empty: str) -> RowListing:
+    """Rules as a table, or as JSON types."""
     return RowListing(
         columns=_COLUMNS,
         name=lambda row: f"{row['rule']['principal']} {row['rule']['operation']} {row['rule']['name']}",
@@ -120,12 +121,7 @@ def promote(
 ) -> None:
     """Allow at a target what was withheld, such as to write: it has become the place where producers produce."""
     operator, settings = operator_of(actor, reason), load(config)
-    (keeper,) = _keepers(settings, [to])
-    plan = keeper.plan()
-    readable = _all_readable(plan)
-    rows: Sequence[AccessRow] = keeper.promotion(plan, topic)
-    if execute:
-        rows = _changed(settings, operator, "acl promote", rows, partial(keeper.promote, rows))
+    rows, readable = promotion(settings, to, topic, operator, execute=execute)
     _done(rows, output, execute=execute)
     if not readable:
         raise typer.Exit(1)
@@ -142,11 +138,7 @@ def demote(
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Take away what `promote` has allowed."""
-    operator, settings = operator_of(actor, reason), load(config)
-    (keeper,) = _keepers(settings, [to])
-    rows: Sequence[AccessRow] = keeper.demotion(keeper.plan(), topic)
-    if execute:
-        rows = _changed(settings, operator, "acl demote", rows, partial(keeper.demote, rows))
+    rows = demotion(load(config), to, topic, operator_of(actor, reason), execute=execute)
     _done(rows, output, execute=execute)
 
 
@@ -175,9 +167,43 @@ def check(
         for keeper in _keepers(load(config), to)
         for rule, topics in keeper.others_who_write(own or ())
     ]
-    _listing("nobody else may change what is copied").write(rows, output)
+    listing("nobody else may change what is copied").write(rows, output)
     if rows:
         raise typer.Exit(1)
+
+
+def promotion(
+    config: Config, to: str, topics: Sequence[str] | None, operator: Principal, *, execute: bool
+) -> tuple[Sequence[AccessRow], bool]:
+    """What is withheld at a target and would be allowed, or was; and whether every source has shown its rules.
+
+    Of a source that has not, what was remembered at the target counts.
+
+    Raises:
+        ParallaxError: the target does not answer, or refuses it.
+    """
+    (keeper,) = _keepers(config, [to])
+    plan = keeper.plan()
+    readable = _all_readable(plan)
+    rows: Sequence[AccessRow] = keeper.promotion(plan, topics)
+    if execute:
+        rows = _changed(config, operator, "acl promote", rows, partial(keeper.promote, rows))
+    return rows, readable
+
+
+def demotion(
+    config: Config, to: str, topics: Sequence[str] | None, operator: Principal, *, execute: bool
+) -> Sequence[AccessRow]:
+    """What a promotion has allowed and would be taken away, or was.
+
+    Raises:
+        ParallaxError: the target does not answer, or refuses it.
+    """
+    (keeper,) = _keepers(config, [to])
+    rows: Sequence[AccessRow] = keeper.demotion(keeper.plan(), topics)
+    if execute:
+        rows = _changed(config, operator, "acl demote", rows, partial(keeper.demote, rows))
+    return rows
 
 
 def _keepers(config: Config, to: Sequence[str] | None) -> list[AccessKeeper]:
@@ -213,4 +239,4 @@ def _done(rows: Sequence[AccessRow], output: OutputFormat, *, execute: bool) -> 
 
 
 def _write(rows: Sequence[AccessRow], output: OutputFormat) -> None:
-    _listing("nothing to do").write([row.to_json() for row in rows], output)
+    listing("nothing to do").write([row.to_json() for row in rows], output)

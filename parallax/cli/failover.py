@@ -32,6 +32,7 @@ from parallax.cli.options import (
     ByTimestampOption,
     CatchUpOption,
     ConfigOption,
+    DemoteOption,
     DetachOption,
     DisasterOption,
     DrainOption,
@@ -46,6 +47,7 @@ from parallax.cli.options import (
     MaxRedeliveredOption,
     PlanFormat,
     PlanFormatOption,
+    PromoteOption,
     ReasonOption,
     TimestampOption,
     WithinOption,
@@ -54,6 +56,7 @@ from parallax.cli.options import (
     with_default,
 )
 from parallax.cli.output import confirm_by_name, console, print_json, progress_bar
+from parallax.cli.promotion import Promoted, Promotion
 from parallax.config.config import load
 from parallax.domain.ids import GroupName, RegionName
 from parallax.domain.rights import Principal
@@ -125,6 +128,7 @@ def move(
     by_timestamp: ByTimestampOption = False,
     margin_ms: MarginOption = None,
     timestamp_ms: TimestampOption = None,
+    promote: PromoteOption = False,
     actor: ActorOption = None,
     reason: ReasonOption = "",
     output: PlanFormatOption = PlanFormat.TABLE,
@@ -138,6 +142,8 @@ def move(
     _require_one(group, region)
     if region is not None and (to is None or to_cluster is not None or origin is not None):
         raise InvalidNameError("--region goes with --to REGION, and without --to-cluster and --from")
+    if promote and region is None:
+        raise InvalidNameError("--promote goes with --region: producers move as a region's, not as a group's")
     target = to if to is not None else region_of_name(to_cluster)
     form = PlanFormat.JSON if as_json else output
     if detach:
@@ -187,6 +193,8 @@ def move(
         operator_of(actor, reason),
         timestamp_policy(by_timestamp=by_timestamp, margin_ms=margin_ms, timestamp_ms=timestamp_ms),
     )
+    if promote:
+        command.then_promote(to or "")
     command.run(moves, first=target, last=region, lost=region if disaster else None)
 
 
@@ -214,6 +222,7 @@ def failback(
     catch_up_timeout_s: CatchUpOption = WAIT_S,
     max_redelivered: MaxRedeliveredOption = None,
     within_s: WithinOption = None,
+    demote: DemoteOption = None,
     actor: ActorOption = None,
     reason: ReasonOption = "",
     output: PlanFormatOption = PlanFormat.TABLE,
@@ -222,6 +231,8 @@ def failback(
     """Move a group back to where its last move came from: the same rule the other way."""
     kind = MoveKind.DISASTER if disaster else MoveKind.PLANNED
     _require_one(group, region)
+    if demote is not None and region is None:
+        raise InvalidNameError("--demote goes with --region: producers move as a region's, not as a group's")
     form = PlanFormat.JSON if as_json else output
     if detach:
         require_detachable(
@@ -260,6 +271,8 @@ def failback(
         region is not None,
         operator_of(actor, reason),
     )
+    if demote is not None:
+        command.then_promote(demote, back=True)
     # The store of a region that was away may answer from before: its service is asked when no other answers.
     command.run(moves, first=region if disaster else None, last=None if disaster else region, lost=None)
 
@@ -378,6 +391,16 @@ class _Command:
         self._operator = operator
         self._by_timestamp = by_timestamp
         self._left_out: dict[GroupName, str] = {}
+        self._promotion: Promotion | None = None
+
+    def then_promote(self, region: str, *, back: bool = False) -> None:
+        """Allow, at last, what is withheld from producers at a region; or take that away.
+
+        Raises:
+            UnknownRegionError: there is no such region, or it is no target.
+        """
+        self._config.routes_into(RegionName(region))
+        self._promotion = Promotion(self._config, region, self._operator, back=back)
 
     def leave_out(self, group: GroupName, problem: str) -> None:
         """Tell of a group for which no move could be found, and that the command did not do all."""
@@ -429,6 +452,8 @@ class _Command:
         ]
         if len(lines) > _MOST_NAMED:
             lines[_MOST_NAMED:] = [f"and {len(lines) - _MOST_NAMED} more groups"]
+        if self._promotion is not None:
+            lines.append(f"then {self._promotion.words}")
         confirm_by_name(self._about, lines, yes=self._yes)
 
     def _plan(self, outside: Outside, moves: dict[GroupName, Move]) -> bool:
@@ -438,8 +463,9 @@ class _Command:
         )
         plans = [self._with_limits(plan) for plan in made.values()]
         accept = self._limits.accept_gaps
+        rules = None if self._promotion is None else self._promotion.plan()
         if self._form is PlanFormat.JSON:
-            self._print_json([plan_values(plan, accept_gaps=accept) for plan in plans])
+            self._print_json([plan_values(plan, accept_gaps=accept) for plan in plans], rules)
         elif self._form is PlanFormat.MARKDOWN:
             again = command_line(self._context)
             ticket = plans_ticket(
@@ -448,7 +474,8 @@ class _Command:
             sys.stdout.write(ticket)
         else:
             self._show_plans(plans)
-        return not any(plan.refusals(accept_gaps=accept) and not plan.arrived for plan in plans)
+        well = self._show_rules(rules)
+        return well and not any(plan.refusals(accept_gaps=accept) and not plan.arrived for plan in plans)
 
     def _with_limits(self, plan: MovePlan) -> MovePlan:
         """The plan that says, too, if it would wait until fewer records are read again."""
@@ -488,16 +515,36 @@ class _Command:
                 groups, one, at_once=self._at_once, done=lambda _group, _result: bar.advance(task)
             )
         results = list(ended.values())
+        arrived = all(item.ending in {Ending.MOVED, Ending.ALREADY_THERE} for item in results)
+        rules = self._promoted(arrived=arrived)
         if self._form is PlanFormat.JSON:
-            self._print_json([result_values(item, accept_gaps=self._limits.accept_gaps) for item in results])
+            values = [result_values(item, accept_gaps=self._limits.accept_gaps) for item in results]
+            self._print_json(values, rules)
         elif self._form is PlanFormat.MARKDOWN:
             sys.stdout.write(results_ticket(results, operator=self._operator, at=_now()))
         elif results:
             show_results(results, console())
         else:
             console().print("no group has to move")
-        return all(item.ending in {Ending.MOVED, Ending.ALREADY_THERE} for item in results)
+        return self._show_rules(rules) and arrived
 
-    def _print_json(self, values: list[dict[str, Any]]) -> None:
+    def _promoted(self, *, arrived: bool) -> Promoted | None:
+        """The last step. Producers wait for a promotion whatever has become of groups; nothing is taken away from them before all are back."""
+        step = self._promotion
+        if step is None:
+            return None
+        if step.back and (not arrived or self._left_out):
+            return Promoted(step, problem="nothing was taken away: not every group is back", well=False)
+        return step.carry_out()
+
+    def _show_rules(self, rules: Promoted | None) -> bool:
+        if rules is None:
+            return True
+        if self._form is not PlanFormat.JSON:
+            rules.show(self._form)
+        return rules.well
+
+    def _print_json(self, values: list[dict[str, Any]], rules: Promoted | None) -> None:
         values += [{"group": group, "problem": problem} for group, problem in self._left_out.items()]
+        values += [] if rules is None else [rules.to_json()]
         print_json(values if self._many else values[0])

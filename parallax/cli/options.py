@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from parallax.cli.completion import groups
+from parallax.cli.completion import groups, regions
 from parallax.client.client import at_cluster, at_region
 from parallax.domain.ids import names_a_cluster
 from parallax.errors import InvalidNameError
@@ -158,6 +158,21 @@ DetachOption = Annotated[
 ]
 YesOption = Annotated[
     bool, typer.Option("--yes", help="Don't ask on a terminal for the name of what is about to move.")
+]
+PromoteOption = Annotated[
+    bool,
+    typer.Option(
+        "--promote",
+        help="With --region: then allow producers at --to what is withheld there (acl promote).",
+    ),
+]
+DemoteOption = Annotated[
+    str | None,
+    typer.Option(
+        "--demote",
+        help="With --region: once every group is back, take away at this region what --promote has allowed.",
+        autocompletion=regions,
+    ),
 ]
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Show the plan and change nothing: the default.")

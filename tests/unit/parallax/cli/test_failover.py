@@ -16,12 +16,21 @@ from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 import parallax.cli.failover as commands
-from parallax.cli import output
+from parallax.cli import acl, output
 from parallax.cli.main import app
 from parallax.config.config import Config
+from parallax.domain.access_rules import (
+    AccessFinding,
+    AccessKind,
+    AccessOperation,
+    AccessRule,
+    AccessState,
+    NameMatch,
+)
 from parallax.domain.commits import GroupCommit, ObservedCommit
 from parallax.domain.ids import ClusterName, RegionName, TargetOffset
 from parallax.domain.primary import Change, Mode, Stage
+from parallax.domain.rights import Principal
 from parallax.errors import (
     InvalidNameError,
     InvariantError,
@@ -29,6 +38,7 @@ from parallax.errors import (
     StoreUnavailableError,
 )
 from parallax.failover.journal import Step
+from parallax.upkeep.access import AccessRow
 from tests.worlds.failover_bench import (
     BILLING,
     FRAUD,
@@ -265,6 +275,95 @@ def test_a_region_moves_in_order_and_comes_back(run: Run, bench: Bench) -> None:
     assert [bench.assignment(group).consumed_cluster for group in (BILLING, FRAUD, MAPS)] == [ON_A] * 3
 
 
+class Standby:
+    """Rules of access at a standby: what is withheld, and what was allowed. ``refuses``: it takes none."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.allowed = self.refuses = False
+        self.moved: list[int | None] = []
+        """What had been committed there when rules were changed."""
+
+    def _row(self, state: AccessState, *, applied: bool) -> AccessRow:
+        write = AccessRule(
+            AccessKind.TOPIC, NameMatch.LITERAL, TOPIC, "User:p", "*", AccessOperation.WRITE, allow=True
+        )
+        return AccessRow(ON_B, AccessFinding(write, state), applied=applied)
+
+    def promotion(
+        self, _config: Config, to: str, topics: None, operator: Principal, *, execute: bool
+    ) -> tuple[list[AccessRow], bool]:
+        assert (to, topics, operator.why) == ("b", None, "CHG-7")
+        if not execute:
+            return [self._row(AccessState.ACL_WITHHELD, applied=False)], False
+        self.moved.append(self.bench.commit("b", group=BILLING))
+        if self.refuses:
+            raise RefusedError("the cluster refuses it")
+        self.allowed = True
+        return [self._row(AccessState.ADD, applied=True)], False
+
+    def demotion(
+        self, _config: Config, to: str, topics: None, operator: Principal, *, execute: bool
+    ) -> list[AccessRow]:
+        assert (to, topics, operator.why) == ("b", None, "CHG-7")
+        if execute:
+            self.allowed = False
+        return [self._row(AccessState.REMOVE, applied=execute)]
+
+
+@pytest.fixture
+def standby(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Standby:
+    made = Standby(bench)
+    monkeypatch.setattr(acl, "promotion", made.promotion)
+    monkeypatch.setattr(acl, "demotion", made.demotion)
+    return made
+
+
+THERE = ("failover", "--region", "a", "--to", "b", "--reason", "CHG-7", "--promote")
+BACK = ("failback", "--region", "a", "--reason", "CHG-7", "--demote", "b")
+
+
+def test_producers_are_allowed_at_a_standby_once_groups_have_moved_and_not_once_they_are_back(
+    run: Run, standby: Standby
+) -> None:
+    shown = run(*THERE)
+    assert (shown.exit_code, standby.allowed) == (0, False)
+    assert "what is withheld from producers at region b is allowed" in shown.stdout
+    assert "User:p" in shown.stdout
+    assert "ACL_WITHHELD" in shown.stdout
+    planned = json.loads(run(*THERE, "--json").stdout)
+    assert planned[-1]["promotion"]["rules"][0]["state"] == "ACL_WITHHELD"
+    assert "## Rules of access" in run(*THERE, "-o", "markdown").stdout
+
+    *moved, rules = json.loads(run(*THERE, "--execute", "--json").stdout)
+    assert [item["ending"] for item in moved] == ["moved"] * 3
+    assert (rules["promotion"]["rules"][0]["state"], standby.moved) == ("ADDED", [5])
+    assert standby.allowed
+
+    back = run(*BACK, "--execute")
+    assert (back.exit_code, standby.allowed) == (0, False), back.stdout
+    assert "REMOVED" in back.stdout
+
+
+def test_a_standby_that_takes_no_rules_holds_no_group_up(run: Run, standby: Standby, bench: Bench) -> None:
+    standby.refuses = True
+    result = run(*THERE, "--execute")
+    assert result.exit_code == 1
+    assert "[REFUSED] the cluster refuses it" in result.stdout
+    assert bench.commit("b", group=BILLING) == 5
+
+
+def test_nothing_is_taken_from_producers_while_a_group_is_still_there(
+    run: Run, standby: Standby, bench: Bench
+) -> None:
+    run(*THERE, "--execute")
+    bench.client.failing["set_primary settled"] = StoreUnavailableError("store: away")
+    result = run(*BACK, "--execute")
+    assert result.exit_code == 1
+    assert "nothing was taken away: not every group is back" in result.stdout
+    assert standby.allowed
+
+
 def test_an_interrupted_region_goes_on(run: Run, bench: Bench) -> None:
     bench.client.failing["set_primary settled"] = StoreUnavailableError("store: away")
     first = run("failover", "--region", "a", "--to", "b", "--execute")
@@ -378,6 +477,8 @@ def test_an_active_active_group_keeps_its_offsets_and_publishes_elsewhere(run: R
         ("failover", GROUP, "--to", "b", "--execute", "--dry-run"),
         ("failover", GROUP),
         ("failback",),
+        ("failover", GROUP, "--to", "b", "--promote"),
+        ("failback", GROUP, "--demote", "b"),
     ],
 )
 def test_commands_that_contradict_themselves_are_refused(run: Run, arguments: tuple[str, ...]) -> None:
