@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import Result
+from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from parallax.cli.main import app
@@ -29,7 +30,7 @@ def served() -> Iterator[Served]:
     world.let_write()
     two_sources(world)
     world.commit("a", 15)
-    with serving(world) as found:
+    with capture_logs(), serving(world) as found:  # its logs would go to the commands' standard output
         yield found
 
 
