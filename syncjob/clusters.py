@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Protocol
@@ -15,6 +15,7 @@ from parallax.domain.commits import Commits, ObservedCommit
 from parallax.domain.ids import ClusterName, GroupName, TopicId, TopicName
 from parallax.errors import ConfigError, ParallaxError
 from parallax.ports.clusters import ClusterWriter
+from parallax.runtime.deadline import Deadline
 
 _log = structlog.get_logger(__name__)
 _ASKED_AT_ONCE = 8
@@ -33,7 +34,7 @@ class ClusterSnapshot:
         assigned: by group, the topics of which its members have partitions.
         read_at_ms: when the reading began, milliseconds since the Unix epoch.
         refused: groups that may not be seen there: to them the cluster is as if it were away.
-        resting: groups that were not read: nothing at all is known of them.
+        resting: groups that were not read, as they were to rest or there was no time: nothing at all is known of them.
     """
 
     topic_ids: Mapping[TopicName, TopicId]
@@ -101,7 +102,8 @@ class ClusterWatch:
 
     A read that fails, or of which no part comes for ``timeout_ms``, marks the cluster as away. From then on a cycle only
     looks whether the read that goes on in the background has succeeded. However long a read of many groups takes, it is
-    waited for as long as parts of it come.
+    waited for as long as parts of it come; but after ``timeout_ms`` of asking for commits no further groups are asked for:
+    the cycle goes on with those that were, and the others rest.
     """
 
     def __init__(self, writer: ClusterWriter, timeout_ms: int, now_ms: Callable[[], int]) -> None:
@@ -129,14 +131,14 @@ class ClusterWatch:
     def begin(
         self,
         wanted: Callable[[GroupName], bool],
-        known: frozenset[GroupName],
+        known: Sequence[GroupName],
         resting: frozenset[GroupName] = frozenset(),
     ) -> None:
         """Start to read, unless an earlier read goes on.
 
         Args:
             wanted: which of the cluster's groups are of interest.
-            known: groups to ask for even if the cluster does not list them.
+            known: groups to ask for even if the cluster does not list them, in this order; others come after them.
             resting: groups that are not to be read.
         """
         if self._reading is None:
@@ -188,7 +190,7 @@ class ClusterWatch:
     def _read(
         self,
         wanted: Callable[[GroupName], bool],
-        known: frozenset[GroupName],
+        known: Sequence[GroupName],
         resting: frozenset[GroupName],
         at_ms: int,
     ) -> ClusterSnapshot:
@@ -200,10 +202,14 @@ class ClusterWatch:
         self._note_heard()
         refused = frozenset(state.group for state in listed if state.refused)
         states = {state.group: state for state in listed if not state.refused}
-        groups = sorted(known.union(states) - refused - resting)
+        asked = [group for group in known if group not in refused and group not in resting]
+        groups = [*asked, *sorted(states.keys() - set(asked))]
         self._told_refused.intersection_update(resting.union(groups))
         found: dict[GroupName, Commits | ConfigError] = {}
-        for answer in self._askers.map(self._commits, in_parts(groups, self._partitions)):
+        in_time = Deadline.after_ms(self._timeout_s * 1_000)
+        for answer in self._askers.map(
+            lambda part: {} if in_time.passed else self._commits(part), in_parts(groups, self._partitions)
+        ):
             found |= answer
         commits = {group: it for group, it in found.items() if not isinstance(it, ConfigError)}
         self._partitions.update((group, len(offsets)) for group, offsets in commits.items())
@@ -219,7 +225,7 @@ class ClusterWatch:
             assigned={group: states[group].assigned for group in commits if group in states},
             read_at_ms=at_ms,
             refused=refused.union(found.keys() - commits.keys()),
-            resting=resting,
+            resting=resting.union(groups) - found.keys(),
         )
 
     def _commits(self, groups: Collection[GroupName]) -> Mapping[GroupName, Commits | ConfigError]:

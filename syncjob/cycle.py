@@ -19,7 +19,7 @@ from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartitio
 from parallax.domain.latencies import NO_LATENCIES, Latencies
 from parallax.domain.outcome import Outcome
 from parallax.domain.ownership import Offers, own_commits, standing_offers
-from parallax.domain.primary import Decisions, assignment_of
+from parallax.domain.primary import Assignment, Decisions, assignment_of
 from parallax.domain.progress import Progress, moved_at
 from parallax.errors import FencedError, ParallaxError, UnavailableError
 from parallax.ports.audit import Auditor
@@ -31,8 +31,8 @@ from syncjob.clusters import ClusterSnapshot, ClusterWatch, as_seen_for, to_reme
 from syncjob.decide import UNPUBLISHABLE, Decision, Reason, Rules, decide, held, needs_answers, writes
 from syncjob.dormant import DormantGroups
 from syncjob.facts import GroupFacts, GroupSide, Place, Seen
-from syncjob.idle import Kept, Sight, Standing, hold, sight_of
-from syncjob.latency import CheckpointLatencies
+from syncjob.idle import Kept, Sight, Standing, hold, of_chosen, sight_of
+from syncjob.latency import DELAYED, CheckpointLatencies
 from syncjob.patience import Patience
 from syncjob.publish import Publication, publish
 from syncjob.rewinds import Void, confirmed, void_of, without
@@ -63,7 +63,7 @@ class CycleReport:
     """What a cycle did.
 
     Attributes:
-        decisions: about every group, those that stand still included.
+        decisions: about every group but those that wait, those that stand still included.
         failures: by group, why nothing could be decided.
         away: clusters that did not answer.
         empty: groups without a commit, a member or a report in any cluster, all of which answered.
@@ -72,6 +72,8 @@ class CycleReport:
         latencies: since the syncer began: from a commit that was seen at a group's origin to its offset that stands elsewhere.
         standing: groups about which nothing was decided anew, and what was decided before.
         made: the decisions of this cycle, about all other groups; None: all.
+        waiting: groups that could not be read or looked at in this cycle; nothing is said of them.
+        waiting_unpublished: for how many of them something could not be published when they were last looked at, by reason.
     """
 
     decisions: tuple[Decision, ...]
@@ -85,6 +87,8 @@ class CycleReport:
     latencies: Latencies = NO_LATENCIES
     standing: Mapping[GroupName, Kept] = field(default_factory=dict)
     made: tuple[Decision, ...] | None = None
+    waiting: frozenset[GroupName] = frozenset()
+    waiting_unpublished: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def decided(self) -> tuple[Decision, ...]:
@@ -104,9 +108,10 @@ class CycleReport:
         """How many groups have something that can't be published, by reason; `FAILED_GROUPS`: nothing was decided."""
         held = {(item.group, item.reason) for item in self.decided if item.reason in UNPUBLISHABLE}
         counted = Counter(reason.value for _, reason in held)
+        counted.update(self.waiting_unpublished)
         for kept in self.standing.values():
             counted.update(kept.reasons.keys() & _UNPUBLISHABLE)
-        return {**counted, FAILED_GROUPS: len(self.failures)}
+        return {**counted, FAILED_GROUPS: counted[FAILED_GROUPS] + len(self.failures)}
 
     @property
     def unreadable(self) -> list[str]:
@@ -123,6 +128,7 @@ class _Look:
     Attributes:
         snapshots: the clusters as they are to the group.
         facts: what is known of it, once that is read.
+        has_moved: it has gone on, or was decided anew, since it was last read, or what follows from that is still missing.
         holds: the decisions hold as long as the group stands still.
         whole: the clusters on which nothing else is remembered of the group than what was seen now.
         problem: why nothing could be decided; empty: it could.
@@ -132,6 +138,7 @@ class _Look:
     snapshots: Mapping[ClusterName, ClusterSnapshot | None]
     sight: Sight
     began_ms: int
+    has_moved: bool = False
     facts: GroupFacts | None = None
     decisions: list[Decision] = field(default_factory=list)
     holds: bool = False
@@ -172,6 +179,7 @@ class Syncer:
         auditor: keeps that a group's decisions were forgotten.
         clock: seconds, monotonic.
         tell: hears of each cycle what it did, or why it failed.
+        others_within_s: after so long a cycle begins no more looks at groups that have not moved: by default ``sync.interval_ms``.
     """
 
     def __init__(
@@ -187,8 +195,12 @@ class Syncer:
         auditor: Auditor,
         clock: Callable[[], float] = time.monotonic,
         tell: Callable[[CycleReport | None, str], None] = lambda _report, _problem: None,
+        others_within_s: float | None = None,
     ) -> None:
         self._config = config
+        self._others_within_s = (
+            config.sync.interval_ms / 1_000 if others_within_s is None else others_within_s
+        )
         self._tell_of = tell
         self._watches = {
             writer.cluster: ClusterWatch(writer, config.service.cluster_timeout_ms, now_ms)
@@ -202,6 +214,9 @@ class Syncer:
         self._clock = clock
         self._rules = Rules(config.sync.on_rewind == "propagate", config.sync.republish_after_s * 1_000)
         self._before: dict[tuple[GroupName, ClusterName], Commits] = {}
+        self._assignments: dict[GroupName, Assignment | None] = {}
+        self._unpublished: dict[GroupName, frozenset[str]] = {}  # by the last look
+        self._behind: set[GroupName] = set()  # they have moved, and not everything that follows is published
         self._threads = ThreadPoolExecutor(_GROUPS_AT_ONCE, "sync-group")
         self._told: dict[GroupName, dict[tuple[TopicPartition, ClusterName], Reason]] = {}
         self._forget_after_ms = config.groups.forget_after_days * _DAY_MS
@@ -239,23 +254,31 @@ class Syncer:
 
     def _cycle(self) -> CycleReport:
         known, self._began_s = self._known(), self._clock()
-        # Where a cluster is away, what is read late has to be of all.
-        read_all = any(watch.away for watch in self._watches.values())
-        resting = self._standing.begin(self._now_ms(), read_all=read_all, reported=self._reported)
+        turn = self._standing.begin(
+            self._now_ms(), sorted(known - self._dormant.names), reported=self._reported
+        )
         for watch in self._watches.values():
-            watch.begin(self._config.groups.chosen, known - self._dormant.names, frozenset(resting))
+            watch.begin(self._config.groups.chosen, turn.order, frozenset(turn.resting))
         snapshots = {name: watch.result() for name, watch in self._watches.items()}
+        # Also what a read that comes late has not asked for: nobody knows whether it is the same there.
+        unread = (
+            frozenset[GroupName]().union(*(it.resting for it in snapshots.values() if it))
+            - turn.resting.keys()
+        )
+        resting = dict(turn.resting) | {group: self._standing.before(group) for group in unread}
         alive = frozenset(
             group
             for snapshot in snapshots.values()
             if snapshot
             for group, commits in snapshot.commits.items()
             if commits or group in snapshot.with_members
-        ).union(group for group, kept in resting.items() if kept.is_somewhere)
-        groups = (known - self._dormant.names) | alive
+        ).union(group for group, kept in resting.items() if kept is not None and kept.is_somewhere)
+        to_come = {group for group, kept in resting.items() if kept is None}
+        groups = (known - self._dormant.names) | alive | to_come
         awake = sorted(groups - resting.keys())
         decided = self._primaries.decisions(awake)
         self._forget_all_but(groups)
+        self._standing.wait(to_come)
         read: dict[GroupName, Kept] = {}
         looks: list[_Look] = []
         failures: dict[GroupName, str] = {}
@@ -264,18 +287,22 @@ class Syncer:
                 look = self._sighted(group, as_seen_for(group, snapshots), decided.get(group, ()))
             except ParallaxError as error:
                 failures[group] = _said(error)
+                self._standing.looked(group, self._now_ms())
                 continue
             kept = self._standing.get(group, look.sight, look.began_ms)
             if kept is None:
                 looks.append(look)
             else:
                 read[group] = kept
-        for start in range(0, len(looks), _LOOKS_TOGETHER):
-            self._look(looks[start : start + _LOOKS_TOGETHER])
+        looks, put_off = self._look_in_turn(looks)
+        read |= self._put_off(put_off)
         failures |= {look.group: look.problem for look in looks if look.problem}
         self._note_standing(read, snapshots)
-        standing = {group: kept for group, kept in resting.items() if group in groups} | read
+        standing = {
+            group: kept for group, kept in resting.items() if kept is not None and group in groups
+        } | read
         made = tuple(decision for look in looks for decision in look.decisions)
+        waiting = groups - standing.keys() - failures.keys() - {look.group for look in looks}
         report = CycleReport(
             decisions=(*made, *(decision for kept in standing.values() for decision in kept.decisions)),
             failures=failures,
@@ -287,12 +314,14 @@ class Syncer:
             latencies=self._latencies.value(),
             standing=standing,
             made=made,
+            waiting=waiting,
+            waiting_unpublished=Counter(why for group in waiting for why in self._unpublished.get(group, ())),
         )
         self._tell(report)
         if not self._dry_run:
             self._dormant.forget_all_but(known)
             self._dormant.note(report.empty, alive, self._now_ms())
-            if not report.away:
+            if not report.away and not report.waiting:
                 self._decided = self._decided.difference(self._dormant.forget_old(self._now_ms()))
         return report
 
@@ -325,6 +354,9 @@ class Syncer:
         self._latencies.forget_all_but(groups)
         self._before = {key: commits for key, commits in self._before.items() if key[0] in groups}
         self._told = {group: told for group, told in self._told.items() if group in groups}
+        self._assignments = {group: it for group, it in self._assignments.items() if group in groups}
+        self._unpublished = {group: why for group, why in self._unpublished.items() if group in groups}
+        self._behind.intersection_update(groups)
 
     def _sighted(
         self,
@@ -334,7 +366,42 @@ class Syncer:
     ) -> _Look:
         """What was read of a group; raises where what was decided about its primary can't be read."""
         sight = sight_of(group, snapshots, assignment_of(decided), self._config.topics.chosen)
-        return _Look(group, snapshots, sight, self._now_ms())
+        has_moved = (
+            group in self._behind
+            or self._assignments.get(group, sight.assignment) != sight.assignment
+            or any(self._before.get((group, name), there) != there for name, there in sight.commits.items())
+        )
+        return _Look(group, snapshots, sight, self._now_ms(), has_moved)
+
+    def _look_in_turn(self, looks: Sequence[_Look]) -> tuple[list[_Look], list[_Look]]:
+        """Look at all groups that have moved, then at others while there is time, those first that were not looked at for longest.
+
+        However little time there is, some others are looked at. Which were looked at, and which were not.
+        """
+        in_turn = sorted(looks, key=lambda look: self._standing.looked_at_ms(look.group))
+        moved = [look for look in in_turn if look.has_moved]
+        others = [look for look in in_turn if not look.has_moved]
+        for start in range(0, len(moved), _LOOKS_TOGETHER):
+            self._look(moved[start : start + _LOOKS_TOGETHER])
+        in_time = Deadline(self._began_s + self._others_within_s, self._clock)
+        done = 0
+        while done < len(others) and (done == 0 or not in_time.passed):
+            self._look(others[done : done + _LOOKS_TOGETHER])
+            done += _LOOKS_TOGETHER
+        return [*moved, *others[:done]], others[done:]
+
+    def _put_off(self, looks: Iterable[_Look]) -> dict[GroupName, Kept]:
+        """Remember how groups were read for which there is no time: which has moved is seen by that. What stands of them."""
+        found = {}
+        for look in looks:
+            group = look.group
+            self._assignments[group] = look.sight.assignment
+            for cluster, commits in look.sight.commits.items():
+                self._before[group, cluster] = commits
+            kept = self._standing.put_off(group, look.sight)
+            if kept is not None:
+                found[group] = kept
+        return found
 
     def _look(self, looks: Sequence[_Look]) -> None:
         """Look at some groups: what is remembered of all is read together, each is decided about, and all are published."""
@@ -351,8 +418,18 @@ class Syncer:
             for look in looks:
                 look.fail(error)
         for look in looks:
+            group = look.group
             if look.holds and not look.problem:
-                self._standing.keep(look.group, look.sight, look.decisions, look.began_ms, look.whole)
+                self._standing.keep(group, look.sight, look.decisions, look.began_ms, look.whole)
+            else:
+                self._standing.looked(group, look.began_ms)
+            self._assignments[group] = look.sight.assignment
+            reasons = {item.reason.value for item in look.decisions} & _UNPUBLISHABLE
+            self._unpublished[group] = frozenset([*reasons, *([FAILED_GROUPS] if look.problem else [])])
+            if look.has_moved and (look.problem or any(_is_behind(item) for item in look.decisions)):
+                self._behind.add(group)
+            else:
+                self._behind.discard(group)
 
     def _stored(self, looks: Sequence[_Look]) -> Mapping[GroupName, StoredGroup]:
         """What is remembered of the groups; one that can't be read leaves the others to be read."""
@@ -409,7 +486,7 @@ class Syncer:
             writer = self._watches[cluster].writer
             for group, done in publish(writer, self._store, publications, fresh, self._threads.map).items():
                 if done.commits is not None:
-                    self._before[group, cluster] = done.commits
+                    self._before[group, cluster] = of_chosen(done.commits, self._config.topics.chosen)
                 by_group[group].take(cluster, done.decisions)
 
     def _remember(
@@ -448,7 +525,7 @@ class Syncer:
         for group in due:
             for cluster in kept[group].to_note:
                 snapshot = snapshots[cluster]
-                if snapshot is not None:
+                if snapshot is not None and snapshot.as_seen_for(group) is not None:
                     stood[cluster, snapshot.read_at_ms].append(group)
         for (cluster, read_at_ms), groups in stood.items():
             self._store.note_standing(cluster, groups, read_at_ms)
@@ -637,6 +714,11 @@ class Syncer:
 def _require_same(facts: GroupFacts, decided: Decisions) -> None:
     if assignment_of(decided) != facts.assignment:
         raise FencedError("its primary was decided anew during the cycle; the next one goes by that")
+
+
+def _is_behind(decision: Decision) -> bool:
+    """Whether what follows from a commit is still to come."""
+    return decision.reason in DELAYED or decision.outcome is Outcome.PENDING
 
 
 def _said(error: ParallaxError) -> str:

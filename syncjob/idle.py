@@ -1,4 +1,4 @@
-"""Which groups stand still, so that they are looked at now and then instead of in every cycle. Pure."""
+"""Which groups move, and which stand still or wait, so that they are read and looked at in turn. Pure."""
 
 from __future__ import annotations
 
@@ -25,11 +25,17 @@ HOLDS_ALONE_MS = 30_000
 `HOLDS_MS`, or its last positions would look old once their cluster is gone."""
 
 READS_PER_S = 2_000
-"""So many groups that stand still are read in a second at most, those first that were not read for longest: up to so many are
-read in every cycle, 10,000 of them each every 5 s. One that is found to move is read in every cycle from then on."""
+"""So many groups that stand still, or wait for a look, are read in a second at most, those first that were not read for longest: up
+to so many are read in every cycle, 10,000 of them each every 5 s. One that is found to move is read in every cycle from then on."""
 
 _LEAST_READS = 200
 """In a cycle, however short."""
+
+_FIRST_CYCLE_MS = 1_000
+"""So long it is taken to have been since a cycle before the first."""
+
+_MOVING_IN_A_ROW = 4
+"""So many groups that move are read before one that does not."""
 
 LOOKS_PER_S = 50
 """So many groups that stand still are looked at in a second at most, those first for which it has been time for longest. Where
@@ -58,6 +64,24 @@ class Sight:
         """How long decisions about a group that looks like this may be kept."""
         return HOLDS_ALONE_MS if self.complete and not self.with_members else HOLDS_MS
 
+    def says_same(self, other: Sight) -> bool:
+        """Whether both tell the same, as far as it is of clusters that answer in both."""
+        both = self.commits.keys() & other.commits.keys()
+        return (
+            bool(both)
+            and self.assignment == other.assignment
+            and self.with_members & both == other.with_members & both
+            and all(
+                self.commits[name] == other.commits[name]
+                and self.assigned[name] == other.assigned[name]
+                and all(
+                    self.topic_ids[name][topic] == other.topic_ids[name][topic]
+                    for topic in self.topic_ids[name].keys() & other.topic_ids[name].keys()
+                )
+                for name in both
+            )
+        )
+
 
 def sight_of(
     group: GroupName,
@@ -67,7 +91,7 @@ def sight_of(
 ) -> Sight:
     """What a cycle has read of a group on the clusters that are not away, of the topics that are chosen."""
     found = {name: snapshot for name, snapshot in snapshots.items() if snapshot is not None}
-    commits = {name: _of_chosen(snapshot.commits.get(group, {}), chosen) for name, snapshot in found.items()}
+    commits = {name: of_chosen(snapshot.commits.get(group, {}), chosen) for name, snapshot in found.items()}
     assigned = {
         name: frozenset(filter(chosen, snapshot.assigned.get(group, ()))) for name, snapshot in found.items()
     }
@@ -85,7 +109,8 @@ def sight_of(
     )
 
 
-def _of_chosen(commits: Commits, chosen: Callable[[TopicName], bool]) -> Commits:
+def of_chosen(commits: Commits, chosen: Callable[[TopicName], bool]) -> Commits:
+    """The commits on topics that are chosen."""
     left_out = {topic for topic in {item.topic for item in commits} if not chosen(topic)}
     if not left_out:
         return commits
@@ -126,48 +151,70 @@ class Kept:
         return now_ms - self.looked_at_ms - (HOLDS_MS if self.is_reported else self.sight.holds_ms)
 
 
-class Standing:
-    """The decisions of former cycles that looking again could not change.
+@dataclass(frozen=True, slots=True)
+class ReadTurn:
+    """What is read in a cycle, and what is not.
 
-    Nothing was to be written by them, and their answers are final: all that the group consumed is at the targets, and
-    indexed, however long ago the last row was written. Groups may be looked at from several threads, each from one at a time.
+    Attributes:
+        order: the groups to read. Wherever there is no time for more, those that move and the others had their share.
+        resting: those that need not be read, and what was decided about each, which stands; None: it waits for a look.
+    """
+
+    order: Sequence[GroupName]
+    resting: Mapping[GroupName, Kept | None]
+
+
+class Standing:
+    """Every group that was seen: when it is read, when it is looked at, and the decisions that looking again could not change.
+
+    Nothing was to be written by these, and their answers are final: all that the group consumed is at the targets, and
+    indexed, however long ago the last row was written.
     """
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[GroupName, Kept] = OrderedDict()  # those first that were not read for longest
+        # Those first that were not read for longest; None: nothing stands.
+        self._kept: OrderedDict[GroupName, Kept | None] = OrderedDict()
+        self._restless: set[GroupName] = (
+            set()
+        )  # of the last cycle's looks nothing stands: read in every cycle
+        self._looked_at_ms: dict[GroupName, int] = {}
         self._waiting: frozenset[GroupName] = frozenset()
         self._began_ms: int | None = None
 
     def begin(
         self,
         now_ms: int,
+        known: Iterable[GroupName] = (),
         *,
-        read_all: bool = False,
         reported: Callable[[Mapping[GroupName, Kept]], Iterable[GroupName]] = lambda _kept: (),
-    ) -> dict[GroupName, Kept]:
-        """A cycle begins: which groups rest in it: they need not be read (`READS_PER_S`), and what was decided stands.
+    ) -> ReadTurn:
+        """A cycle begins: which groups are read in it (`READS_PER_S`).
 
-        Of the others, some may have to wait for a look although it is time for one (`LOOKS_PER_S`).
+        Of those that stand, some may have to wait for a look although it is time for one (`LOOKS_PER_S`).
 
         Args:
             now_ms: the clock.
-            read_all: nobody rests.
+            known: groups that there are.
             reported: of which of some groups members have reported since they were looked at: it is time for these sooner.
         """
-        since_ms = now_ms if self._began_ms is None else self._began_ms
+        took_ms = _FIRST_CYCLE_MS if self._began_ms is None else now_ms - self._began_ms
         self._began_ms = now_ms
-        reads = max(_LEAST_READS, READS_PER_S * (now_ms - since_ms) // 1_000)
-        turn = list(self._kept if read_all else islice(self._kept, reads))
-        for group in reported({group: self._kept[group] for group in turn}):
-            self._kept[group] = replace(self._kept[group], is_reported=True)
-        looks = max(1, LOOKS_PER_S * (now_ms - since_ms) // 1_000)
-        late_ms = {group: self._kept[group].late_ms(now_ms) for group in turn}
-        due = sorted((group for group in turn if late_ms[group] >= 0), key=lambda group: -late_ms[group])
+        self.wait(known)
+        reads = max(_LEAST_READS, READS_PER_S * took_ms // 1_000)
+        calm = [group for group in self._kept if group not in self._restless]
+        turn = calm[:reads]
+        stood = {group: kept for group in turn if (kept := self._kept[group]) is not None}
+        for group in reported(stood):
+            self._kept[group] = stood[group] = replace(stood[group], is_reported=True)
+        looks = max(1, LOOKS_PER_S * took_ms // 1_000)
+        late_ms = {group: kept.late_ms(now_ms) for group, kept in stood.items()}
+        due = sorted((group for group in stood if late_ms[group] >= 0), key=lambda group: -late_ms[group])
         self._waiting = frozenset(due[looks:])
-        return dict(islice(self._kept.items(), len(turn), None))
+        restless = [group for group in self._kept if group in self._restless]
+        return ReadTurn(_mixed(restless, turn), {group: self._kept[group] for group in calm[reads:]})
 
     def get(self, group: GroupName, sight: Sight, now_ms: int) -> Kept | None:
-        """What was decided about the group, if it still holds."""
+        """What was decided about a group that was read, if it holds without a look; else `keep`, `looked` or `put_off` follows."""
         kept = self._kept.get(group)
         if (
             kept is not None
@@ -177,8 +224,11 @@ class Standing:
         ):
             self._kept.move_to_end(group)
             return kept
-        self._kept.pop(group, None)  # what is seen now may pass, and the former sight come again
         return None
+
+    def before(self, group: GroupName) -> Kept | None:
+        """What was decided about a group that could not be read, and stands."""
+        return self._kept.get(group)
 
     def keep(
         self,
@@ -188,20 +238,60 @@ class Standing:
         now_ms: int,
         to_note: frozenset[ClusterName] = frozenset(),
     ) -> None:
-        """Remember decisions that `hold`."""
+        """The group was looked at: remember decisions that `hold`."""
         reasons = Counter(decision.reason.value for decision in decisions)
         self._kept[group] = Kept(sight, tuple(decisions), reasons, now_ms, now_ms, to_note)
         self._kept.move_to_end(group)
+        self._restless.discard(group)
+        self._looked_at_ms[group] = now_ms
+
+    def looked(self, group: GroupName, now_ms: int) -> None:
+        """The group was looked at, and nothing holds: what is seen now may pass, and the former sight come again."""
+        self._kept[group] = None
+        self._kept.move_to_end(group)
+        self._restless.add(group)
+        self._looked_at_ms[group] = now_ms
+
+    def put_off(self, group: GroupName, sight: Sight) -> Kept | None:
+        """The group was read, but there is no time to look at it; what was decided before, if that is no less true."""
+        kept = self._kept.get(group)
+        if kept is not None and not kept.sight.says_same(sight):
+            kept = None
+        self._kept[group] = kept
+        self._kept.move_to_end(group)
+        self._restless.discard(group)
+        return kept
+
+    def wait(self, groups: Iterable[GroupName]) -> None:
+        """There are groups that could not be read yet."""
+        for group in groups:
+            self._kept.setdefault(group, None)
+
+    def looked_at_ms(self, group: GroupName) -> int:
+        """When a group was last looked at; 0: never."""
+        return self._looked_at_ms.get(group, 0)
 
     def noted(self, groups: Iterable[GroupName], now_ms: int) -> None:
         """Remember that the groups' commits were noted to stand."""
         for group in groups:
-            self._kept[group] = replace(self._kept[group], noted_at_ms=now_ms)
+            if (kept := self._kept[group]) is not None:
+                self._kept[group] = replace(kept, noted_at_ms=now_ms)
 
     def forget_all_but(self, groups: Collection[GroupName]) -> None:
         """Forget groups that are gone."""
         for group in self._kept.keys() - set(groups):
             del self._kept[group]
+            self._restless.discard(group)
+            self._looked_at_ms.pop(group, None)
+
+
+def _mixed(moving: Sequence[GroupName], others: Iterable[GroupName]) -> list[GroupName]:
+    found: list[GroupName] = []
+    rest = iter(others)
+    for start in range(0, len(moving), _MOVING_IN_A_ROW):
+        found += moving[start : start + _MOVING_IN_A_ROW]
+        found += islice(rest, 1)
+    return [*found, *rest]
 
 
 def hold(facts: GroupFacts, answers: Answers, decisions: Sequence[Decision]) -> bool:

@@ -9,7 +9,7 @@ from parallax.domain.ids import ClusterName, GroupName, TopicPartition
 from parallax.domain.latencies import Latencies, LatencyCounter
 from syncjob.decide import Decision, Reason
 
-_DELAYED = {
+DELAYED = {
     Reason.WAITING,
     Reason.TARGET_AWAY,
     Reason.NO_TOPIC,
@@ -48,7 +48,7 @@ class CheckpointLatencies:
             since_s = before.get(place, seen_at_s)
             if item.reason is Reason.PUBLISHED:
                 took_s.append(now_s - since_s)
-            elif item.reason in _DELAYED:
+            elif item.reason in DELAYED:
                 behind[place] = since_s
         with self._lock:
             if behind:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import Counter
@@ -50,8 +51,15 @@ def exporting(config: Config) -> Iterator[CheckpointExport]:
 
 
 @contextmanager
-def open_syncer(config: Config, *, dry_run: bool = False) -> Iterator[Syncer]:
+def open_syncer(
+    config: Config, *, dry_run: bool = False, others_within_s: float | None = None
+) -> Iterator[Syncer]:
     """A syncer over the configured clusters, offset services and store.
+
+    Args:
+        config: everything.
+        dry_run: as in `Syncer`.
+        others_within_s: likewise.
 
     Raises:
         ConfigError: no region has an offset service, a certificate can't be read, or two clusters are one.
@@ -72,6 +80,7 @@ def open_syncer(config: Config, *, dry_run: bool = False) -> Iterator[Syncer]:
             now_ms=stores.clock.now_ms,
             auditor=Auditor(stores.audit, stores.clock.now_ms, process=owner),
             tell=lambda report, problem: None if dry_run else teller.tell(report, problem),
+            others_within_s=others_within_s,
         )
         try:
             yield syncer
@@ -129,7 +138,8 @@ def run_until(
 def run_once(config: Config, *, dry_run: bool) -> CycleReport:
     """Two cycles, as a commit is replaced only if two consecutive reads agree; the report of the last.
 
-    More where a commit seems to be gone, or to have gone back, until that is known (``sync.rewind_confirm_ms``).
+    More where groups are too many to be read in one, and where a commit seems to be gone, or to have gone back, until that is
+    known (``sync.rewind_confirm_ms``).
 
     Args:
         config: everything.
@@ -138,9 +148,16 @@ def run_once(config: Config, *, dry_run: bool) -> CycleReport:
     Raises:
         StoreUnavailableError: the store did not answer in time.
     """
-    with exporting(config) as export, open_syncer(config, dry_run=dry_run) as syncer:
+    with (
+        exporting(config) as export,
+        open_syncer(config, dry_run=dry_run, others_within_s=math.inf) as syncer,
+    ):
+        report = syncer.cycle()
+        while report.waiting:
+            time.sleep(config.sync.interval_ms / 1_000)
+            report = _merged(report, syncer.cycle())
         known = Deadline.after_ms(config.sync.rewind_confirm_ms + 2 * config.sync.interval_ms)
-        report, last = syncer.cycle(), False
+        last = False
         while not last:
             last = not report.unconfirmed or known.passed
             time.sleep(config.sync.interval_ms / 1_000)
@@ -151,7 +168,10 @@ def run_once(config: Config, *, dry_run: bool) -> CycleReport:
 
 
 def _merged(first: CycleReport, second: CycleReport) -> CycleReport:
-    """The second report, with what the first has already written in the place of "unchanged"."""
+    """The second report, with what the first has already written in the place of "unchanged", and what it says of those that wait now.
+
+    Groups that have come up since are not waited for.
+    """
     written = {
         (item.group, item.topic_partition, item.target): item
         for item in first.decisions
@@ -161,11 +181,14 @@ def _merged(first: CycleReport, second: CycleReport) -> CycleReport:
         written.get((item.group, item.topic_partition, item.target), item) if item.commit is None else item
         for item in second.decisions
     )
+    decisions += tuple(item for item in first.decisions if item.group in second.waiting)
     return CycleReport(
         decisions,
-        second.failures,
+        {group: why for group, why in first.failures.items() if group in second.waiting}
+        | dict(second.failures),
         second.away,
         first.moves + second.moves,
         first.rewinds + second.rewinds,
         unconfirmed=second.unconfirmed,
+        waiting=first.waiting & second.waiting,
     )

@@ -150,14 +150,16 @@ class SyncTeller:
             return
         found = statuses_of(report, now_ms) | self._of_standing(report, now_ms)
         self._tell_groups(found)
-        gone = self._told.keys() - found.keys()
+        gone = self._told.keys() - found.keys() - report.waiting
         if gone:
             self._store.forget_groups(gone)
             for group in gone:
                 del self._told[group]
-        troubled = sum(bool(item.count_troubles) for item in found.values())
+        waiting = [self._told[group][1] for group in report.waiting & self._told.keys()]
+        troubled = sum(bool(item.count_troubles) for item in (*found.values(), *waiting))
+        groups = len(found.keys() | report.waiting)
         self._store.save_cycle(
-            SyncCycle(self._owner, now_ms, groups=len(found), troubled=troubled, away=report.away)
+            SyncCycle(self._owner, now_ms, groups=groups, troubled=troubled, away=report.away)
         )
 
     def _of_standing(self, report: CycleReport, now_ms: int) -> dict[GroupName, GroupSyncStatus]:

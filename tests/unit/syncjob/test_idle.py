@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from parallax.domain.ids import GroupName
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parallax.domain.ids import ClusterName, GroupName
+from syncjob import idle
 from syncjob.idle import HOLDS_ALONE_MS, LOOKS_PER_S, READS_PER_S, Sight, Standing
 
 SIGHT = Sight(None, {}, {}, {}, frozenset(), complete=True)
@@ -55,7 +63,7 @@ def test_a_group_that_waits_for_its_turn_and_looks_different_is_looked_at() -> N
     assert standing.get(waiting, changed, late_ms) is None
 
 
-def reads(groups: int, steps: int, *, away_at: int = -1) -> list[set[GroupName]]:
+def reads(groups: int, steps: int) -> list[set[GroupName]]:
     """Which groups are read in each cycle of one second."""
     standing = Standing()
     names = {GroupName(f"group-{number:05}") for number in range(groups)}
@@ -65,7 +73,7 @@ def reads(groups: int, steps: int, *, away_at: int = -1) -> list[set[GroupName]]
     found = []
     for step in range(1, steps + 1):
         now_ms = step * STEP_MS
-        read = names - standing.begin(now_ms, read_all=step == away_at).keys()
+        read = set(standing.begin(now_ms).order)
         for name in read:
             if standing.get(name, SIGHT, now_ms) is None:
                 standing.keep(name, SIGHT, [], now_ms)
@@ -85,18 +93,85 @@ def test_many_groups_are_read_in_turn_and_none_is_left_out() -> None:
         assert len(set().union(*cycles[begin : begin + turns])) == groups
 
 
-def test_all_are_read_where_a_cluster_is_away() -> None:
-    groups = 3 * READS_PER_S
-    assert [len(read) for read in reads(groups, 3, away_at=2)] == [READS_PER_S, groups, READS_PER_S]
-
-
 def test_a_group_that_is_found_to_move_rests_no_more() -> None:
     standing, moving = Standing(), GroupName("moving")
     standing.begin(0)
     for number in range(2 * READS_PER_S):
         standing.keep(GroupName(f"group-{number:05}"), SIGHT, [], 0)
     standing.keep(moving, SIGHT, [], 0)
-    assert moving in standing.begin(STEP_MS)
+    assert moving in standing.begin(STEP_MS).resting
     changed = Sight(None, {}, {}, {}, frozenset(), complete=False)
     assert standing.get(moving, changed, STEP_MS) is None
-    assert all(moving not in standing.begin(step * STEP_MS) for step in range(2, 9))
+    standing.looked(moving, STEP_MS)
+    assert all(moving in standing.begin(step * STEP_MS).order for step in range(2, 9))
+
+
+@given(st.integers(1, 40), st.integers(8, 12), st.randoms(use_true_random=False))
+@settings(max_examples=30)
+def test_no_group_is_forgotten_however_reading_is_cut_short(count: int, time_for: int, drawn: Random) -> None:
+    """Each is read, or rests, in every cycle; and of those that rest, or that there is no time to read, none waits for ever."""
+    standing = Standing()
+    names = [GroupName(f"group-{number:02}") for number in range(count)]
+    last_read = dict.fromkeys(names, 0)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(idle, "READS_PER_S", 10)
+        patched.setattr(idle, "_LEAST_READS", 10)
+        for step in range(1, 60):
+            turn = standing.begin(step * STEP_MS, names)
+            assert sorted([*turn.order, *turn.resting]) == names
+            read = turn.order[:time_for]
+            for group in read:
+                last_read[group] = step
+                if standing.get(group, SIGHT, step * STEP_MS) is None:
+                    match drawn.choice(["moves", "stands", "no time"]):
+                        case "moves":
+                            standing.looked(group, step * STEP_MS)
+                        case "stands":
+                            standing.keep(group, SIGHT, [], step * STEP_MS)
+                        case _:
+                            standing.put_off(group, SIGHT)
+            # Two of eight are others than those that move, and six of eight move.
+            assert all(step - at <= 2 * len(names) for at in last_read.values())
+
+
+@pytest.mark.parametrize("moving", [0, 1, 3, 4, 9, 100])
+def test_those_that_move_are_read_before_most_others_and_not_before_all(moving: int) -> None:
+    standing = Standing()
+    names = [GroupName(f"group-{number:03}") for number in range(moving + 20)]
+    standing.begin(0, names)
+    for name in names[20:]:
+        standing.looked(name, 0)
+    order = standing.begin(STEP_MS).order
+    others = [place for place, name in enumerate(order) if name in names[:20]]
+    assert sorted(order) == names
+    assert others[0] == min(moving, 4)
+    assert len([place for place in others if place < moving]) <= moving // 4
+
+
+def test_what_was_decided_stands_while_a_look_is_put_off_unless_the_group_has_changed() -> None:
+    standing, group = Standing(), GroupName("group")
+    a, b = ClusterName("aggregate-a"), ClusterName("aggregate-b")
+    both = Sight(
+        None, {a: {}, b: {}}, {a: {}, b: {}}, {a: frozenset(), b: frozenset()}, frozenset(), complete=True
+    )
+    without_b = Sight(None, {a: {}}, {a: {}}, {a: frozenset()}, frozenset(), complete=False)
+    standing.keep(group, both, [], 0)
+    assert standing.get(group, without_b, 1) is None
+    assert standing.put_off(group, without_b) is not None
+    assert standing.get(group, both, 2) is not None
+    joined = replace(without_b, with_members=frozenset({a}))
+    assert standing.put_off(group, joined) is None
+    assert standing.get(group, both, 3) is None  # what was seen between counts
+
+
+def test_groups_for_whose_looks_there_is_no_time_are_read_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(idle, "READS_PER_S", 10)
+    monkeypatch.setattr(idle, "_LEAST_READS", 10)
+    standing, names = Standing(), [GroupName(f"group-{number:02}") for number in range(30)]
+    read = set[GroupName]()
+    for step in range(1, 4):
+        turn = standing.begin(step * STEP_MS, names)
+        read.update(turn.order)
+        for group in turn.order:
+            standing.put_off(group, SIGHT)
+    assert read == set(names)

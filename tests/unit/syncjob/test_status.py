@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
 import threading
 import time
@@ -18,7 +19,8 @@ from parallax.adapters.spark.application import Application
 from parallax.adapters.spark.reporting import StatusTarget
 from parallax.adapters.spark.status_server import StatusServer
 from parallax.config.config import Config
-from parallax.domain.ids import RegionName, Route
+from parallax.domain.ids import ClusterName, GroupName, RegionName, Route, TopicName, TopicPartition
+from parallax.domain.outcome import Outcome
 from parallax.errors import StoreUnavailableError
 from parallax.runtime.deadline import Deadline
 from replicator import command as replicate
@@ -28,7 +30,7 @@ from replicator.leases.claims import Claims
 from replicator.leases.status import ReplicationStatus
 from syncjob import command as sync
 from syncjob.cycle import CycleReport
-from syncjob.decide import Reason
+from syncjob.decide import Decision, Reason
 from syncjob.query import SyncHolder, SyncPlan
 from syncjob.status import (
     LATE_AFTER_AT_LEAST_MS,
@@ -330,13 +332,13 @@ def test_once_waits_until_it_is_known_whether_a_commit_is_gone(
     done: list[int] = []
 
     @contextmanager
-    def opened(_: Config, *, dry_run: bool) -> Iterator[Any]:
+    def opened(_: Config, *, dry_run: bool, others_within_s: float) -> Iterator[Any]:
         class FakeSyncer:
             def cycle(self) -> CycleReport:
                 done.append(next(looks))
                 return CycleReport((), unconfirmed=done[-1])
 
-        assert not dry_run
+        assert (dry_run, others_within_s) == (False, math.inf)
         yield FakeSyncer()
 
     monkeypatch.setattr(syncjob.run, "open_syncer", opened)
@@ -344,14 +346,42 @@ def test_once_waits_until_it_is_known_whether_a_commit_is_gone(
     assert len(done) == cycles
 
 
+def test_once_goes_on_until_every_group_was_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [GroupName(name) for name in ("first", "second", "late")]
+    where = TopicPartition(TopicName("trips"), 0), ClusterName("aggregate-a"), ClusterName("aggregate-b")
+    first, second = (Decision(name, *where, Reason.UNCHANGED, None, Outcome.OK) for name in names[:2])
+    cycles = iter(
+        [
+            CycleReport((first,), waiting=frozenset(names[1:2])),
+            CycleReport((second,), {}, waiting=frozenset([names[0], names[2]])),
+            CycleReport((), {names[1]: "no answer"}, waiting=frozenset([names[0], names[2]])),
+        ]
+    )
+
+    @contextmanager
+    def opened(_: Config, *, dry_run: bool, others_within_s: float) -> Iterator[Any]:
+        class FakeSyncer:
+            def cycle(self) -> CycleReport:
+                return next(cycles)
+
+        assert (dry_run, others_within_s) == (True, math.inf)
+        yield FakeSyncer()
+
+    monkeypatch.setattr(syncjob.run, "open_syncer", opened)
+    report = syncjob.run.run_once(CONFIG, dry_run=True)
+    assert report.decisions == (first,)  # which waits now
+    assert report.failures == {names[1]: "no answer"}
+    assert next(cycles, None) is None
+
+
 def test_but_no_longer_than_that_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager
-    def opened(_: Config, *, dry_run: bool) -> Iterator[Any]:
+    def opened(_: Config, *, dry_run: bool, others_within_s: float) -> Iterator[Any]:
         class FakeSyncer:
             def cycle(self) -> CycleReport:
                 return CycleReport((), unconfirmed=1)
 
-        assert not dry_run
+        assert (dry_run, others_within_s) == (False, math.inf)
         yield FakeSyncer()
 
     monkeypatch.setattr(syncjob.run, "open_syncer", opened)

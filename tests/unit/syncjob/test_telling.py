@@ -161,3 +161,17 @@ def test_a_store_that_is_away_is_told_later(monkeypatch: pytest.MonkeyPatch) -> 
     assert [entry["event"] for entry in logs] == ["status_not_told"]
     told.tell(decision(Reason.NO_TOPIC))
     assert told.troubled() == [GROUP]
+
+
+def test_a_group_that_waits_is_as_it_was_told_and_none_that_is_gone() -> None:
+    it, other = Told(), GroupName("other")
+    it.tell(decision(Reason.NO_TOPIC), decision(Reason.UNCHANGED, group=other))
+    told = it.status()
+    it.tell(decision(Reason.UNCHANGED, group=other), waiting=frozenset({GROUP, GroupName("never looked at")}))
+    assert it.status() == told
+    assert it.troubled() == [GROUP]
+    cycle = it.store.cycle()
+    assert cycle is not None
+    assert (cycle.groups, cycle.troubled) == (3, 1)
+    it.tell(decision(Reason.UNCHANGED, group=other))
+    assert it.troubled() == []
