@@ -59,6 +59,13 @@ class Play:
     tell: Callable[[str], None]
     budget: Budget
 
+    @property
+    def missing_rounds(self) -> list[int]:
+        """The numbers of Parallax's rounds that were not played yet."""
+        return [
+            number for number in range(1, self.settings.rounds + 1) if not self.store.has("parallax", number)
+        ]
+
 
 @dataclass(frozen=True)
 class Row(ABC):

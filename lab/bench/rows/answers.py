@@ -85,9 +85,7 @@ class AnswersRow(Row):
         """Fill the index once; start a service and ask it in every round, then one that remembers little."""
         runs, seconds = (40_000, 4.0) if play.settings.smoke else (self.runs, self.seconds)
         size = HistorySize(runs // (len(SOURCES) * len(_TARGETS) * PARTITIONS))
-        missing = [
-            number for number in range(1, play.settings.rounds + 1) if not play.store.has("parallax", number)
-        ]
+        missing = play.missing_rounds
         config = fill_index(play.stage, size, play.tell) if missing else Path()
         for number in missing:
             found = _asked(play.stage, config, size, seconds)

@@ -62,9 +62,7 @@ class ManyGroupsRow(Row):
 
     def play(self, play: Play) -> None:
         """In every round a planned move and a disaster, each of groups of its own and with services started anew."""
-        missing = [
-            number for number in range(1, play.settings.rounds + 1) if not play.store.has("parallax", number)
-        ]
+        missing = play.missing_rounds
         if not missing:
             return
         row = replace(self, groups=5, topics=1, records=50) if play.settings.smoke else self

@@ -41,9 +41,8 @@ class MemoryRow(Row):
 
     def play(self, play: Play) -> None:
         """Start the replicator when the backlog is there, and look at its processes while it copies."""
-        for number in range(1, play.settings.rounds + 1):
-            if not play.store.has("parallax", number):
-                self._round(play, number)
+        for number in play.missing_rounds:
+            self._round(play, number)
 
     def _round(self, play: Play, number: int) -> None:
         stage, topic = play.stage, f"memory-{number}"

@@ -74,9 +74,7 @@ class OperatorsRow(Row):
         groups, partitions, window_s = (
             (200, 200, 6.0) if play.settings.smoke else (self.groups, self.partitions, self.window_s)
         )
-        missing = [
-            number for number in range(1, play.settings.rounds + 1) if not play.store.has("parallax", number)
-        ]
+        missing = play.missing_rounds
         if not missing:
             return
         size = HistorySize(_RUNS)

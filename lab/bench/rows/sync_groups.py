@@ -79,9 +79,7 @@ class SyncGroupsRow(Row):
 
     def play(self, play: Play) -> None:
         """Copy once; in every round other groups, and a sync job that knows none of them."""
-        missing = [
-            number for number in range(1, play.settings.rounds + 1) if not play.store.has("parallax", number)
-        ]
+        missing = play.missing_rounds
         if not missing:
             return
         row = self
