@@ -321,6 +321,7 @@ class Syncer:
         if not self._dry_run:
             self._dormant.forget_all_but(known)
             self._dormant.note(report.empty, alive, self._now_ms())
+            self._standing.forget(self._dormant.names)
             if not report.away and not report.waiting:
                 self._decided = self._decided.difference(self._dormant.forget_old(self._now_ms()))
         return report

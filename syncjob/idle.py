@@ -174,9 +174,8 @@ class Standing:
     def __init__(self) -> None:
         # Those first that were not read for longest; None: nothing stands.
         self._kept: OrderedDict[GroupName, Kept | None] = OrderedDict()
-        self._restless: set[GroupName] = (
-            set()
-        )  # of the last cycle's looks nothing stands: read in every cycle
+        # Of the last cycle's looks nothing stands: they are read in every cycle.
+        self._restless: set[GroupName] = set()
         self._looked_at_ms: dict[GroupName, int] = {}
         self._waiting: frozenset[GroupName] = frozenset()
         self._began_ms: int | None = None
@@ -279,7 +278,11 @@ class Standing:
 
     def forget_all_but(self, groups: Collection[GroupName]) -> None:
         """Forget groups that are gone."""
-        for group in self._kept.keys() - set(groups):
+        self.forget(self._kept.keys() - set(groups))
+
+    def forget(self, groups: Collection[GroupName]) -> None:
+        """Forget groups that are gone, or dormant: they are not to be read again."""
+        for group in self._kept.keys() & set(groups):
             del self._kept[group]
             self._restless.discard(group)
             self._looked_at_ms.pop(group, None)
