@@ -318,6 +318,7 @@ def set_back_while_the_cluster_that_was_left_is_away(it: Bench) -> None:
     long_enough(it)
     it.writer("b").away = False
     poll_until(lambda: not it.service.failover.is_away(B), 10, "the service knows it")
+    poll_until(lambda: B not in it.cycle().away, 10, "the job's reading in the background has found it")
 
 
 def set_back_where_it_has_committed_nothing_of_its_own(it: Bench) -> None:
