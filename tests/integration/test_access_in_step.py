@@ -74,9 +74,8 @@ class Guarded:
 
     def forget(self, kind: str, user: str) -> None:
         """Take every rule about topics away that a user has; groups are no matter here."""
-        door = self.doors[kind]
-        found = [rule for rule in door.read() if rule.principal == f"User:{user}"]
-        assert not door.remove([rule for rule in found if rule.kind is AccessKind.TOPIC])
+        found = [rule for rule in self.doors[kind].read() if rule.principal == f"User:{user}"]
+        self.take(kind, [rule for rule in found if rule.kind is AccessKind.TOPIC])
 
     def values(self, topic: str, **acl_sync: Any) -> dict[str, Any]:
         return {
@@ -84,6 +83,18 @@ class Guarded:
             "cassandra": {"contact_points": ["127.0.0.1"]},
             "topics": {"include": [f"{topic}.*"], "acl_sync": acl_sync},
         }
+
+    def give(self, kind: str, rules: Sequence[AccessRule]) -> None:
+        """Add rules and wait until the broker tells them: the controller answers before it has heard of them."""
+        door = self.doors[kind]
+        assert not door.add(rules)
+        poll_until(lambda: set(rules) <= set(door.read()), PATIENCE_S, "the rules are there")
+
+    def take(self, kind: str, rules: Sequence[AccessRule]) -> None:
+        """Take rules away and wait until the broker has heard of it."""
+        door = self.doors[kind]
+        assert not door.remove(rules)
+        poll_until(lambda: not set(rules) & set(door.read()), PATIENCE_S, "the rules are gone")
 
     def rules(self, topic: str) -> frozenset[AccessRule]:
         """Those of the target about topics whose names begin or end so."""
@@ -158,19 +169,19 @@ def test_a_principal_is_refused_then_admitted_then_promoted_and_back(
 
     assert writes(guarded, topic, ADMIN) is None
     assert reads(guarded, topic) == REFUSED
-    source = guarded.doors["regional"]
     given = [
         rule(topic[:-3], CONSUMER, AccessOperation.ALL, match=NameMatch.PREFIXED),
         rule(topic, PRODUCER, AccessOperation.WRITE),
     ]
     foreign = rule(topic, "somebody", AccessOperation.READ)
-    assert not source.add(given)
-    assert not guarded.doors["aggregate"].add([foreign])
+    guarded.give("regional", given)
+    guarded.give("aggregate", [foreign])
 
     assert ran("sync") == (0, ["ADD"])
     assert reads(guarded, topic) == REFUSED
     assert ran("sync", "--execute") == (0, ["ADDED"])
-    assert guarded.rules(topic) == {rule(topic, CONSUMER, AccessOperation.READ), foreign}
+    admitted = {rule(topic, CONSUMER, AccessOperation.READ), foreign}
+    poll_until(lambda: guarded.rules(topic) == admitted, PATIENCE_S, "the rule that was added")
     poll_until(lambda: reads(guarded, topic) is None, PATIENCE_S, "it may read")
     assert ran("diff", "--withheld") == (0, ["ACL_WITHHELD", "ACL_WITHHELD"])
 
@@ -184,9 +195,9 @@ def test_a_principal_is_refused_then_admitted_then_promoted_and_back(
     assert ran("demote", "--to", topic, "--execute") == (0, ["REMOVED", "REMOVED"])
     poll_until(lambda: writes(guarded, topic, PRODUCER) == REFUSED, PATIENCE_S, "it may not write")
 
-    assert not source.remove(given)
+    guarded.take("regional", given)
     assert ran("sync", "--execute") == (0, ["REMOVED"])
-    assert guarded.rules(topic) == {foreign}
+    poll_until(lambda: guarded.rules(topic) == {foreign}, PATIENCE_S, "the rule that was removed")
     poll_until(lambda: reads(guarded, topic) == REFUSED, PATIENCE_S, "it may not read")
     done = [entry.call for entry in kept.entries() if entry.stage is AuditStage.DONE]
     assert done == ["acl sync", "acl promote", "acl demote", "acl sync"]
@@ -206,12 +217,13 @@ def test_mode_mm2_is_the_set_that_mirror_maker_2_makes(
         rule(topic[:-3], "prefixed", AccessOperation.READ, match=NameMatch.PREFIXED),
         rule(topic, "grouped", AccessOperation.READ, kind=AccessKind.GROUP),
     ]
-    assert not guarded.doors["regional"].add(given)
+    guarded.give("regional", given)
     config = Config.model_validate(guarded.values(topic, mode="mm2"))
     keeper = AccessKeeper(config, RegionName(topic))
-    assert all(row.applied for row in keeper.carry_out(keeper.plan()))
-    ours = {item for item in guarded.rules(topic) if item.name == topic}
-    assert {(item.principal, item.operation, item.allow) for item in ours} == {
+    planned = keeper.plan()
+    assert planned
+    assert all(row.applied for row in keeper.carry_out(planned))
+    wanted = {
         ("User:u-all", AccessOperation.READ, True),
         *(
             (f"User:{user}", operation, allow)
@@ -219,6 +231,13 @@ def test_mode_mm2_is_the_set_that_mirror_maker_2_makes(
             if user not in ("u-all", "u-write")
         ),
     }
+
+    def made() -> set[AccessRule]:
+        return {item for item in guarded.rules(topic) if item.name == topic}
+
+    poll_until(lambda: len(made()) >= len(wanted), PATIENCE_S, "the rules that were added")
+    ours = made()
+    assert {(item.principal, item.operation, item.allow) for item in ours} == wanted
 
     flow = Flow(
         "src",
