@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import structlog
 from confluent_kafka import Message, Producer
 
 import lab.stack.guard
@@ -21,6 +22,8 @@ from tests.support import poll_until
 from tests.worlds import member_process
 from tests.worlds.live import PARTITIONS, WITHIN_S, Live
 from tests.worlds.live_judgement import Record, parsed, record_of
+
+_log = structlog.get_logger(__name__)
 
 BATCH = 500
 
@@ -260,6 +263,8 @@ class Traffic:
         def told(error: object, _message: object) -> None:
             if error is None:
                 self.acknowledged[stream] += 1
+            else:  # those after it are counted for it: whoever misses it finds here why
+                _log.warning("not_acknowledged", record=text, problem=str(error))
 
         text = f"{stream}:{self.sent[stream]}"
         self.sent[stream] += 1

@@ -101,11 +101,19 @@ def deliveries(members: Sequence[Reads], records: Collection[Record]) -> str:
 def wait_for(members: Sequence[Reads], acknowledged: Mapping[str, int]) -> None:
     """Wait until every record has been delivered."""
 
-    def all_there() -> bool:
-        delivered(members)
-        return not judge(members, acknowledged).lost
+    missing: Sequence[Record] = ()
 
-    poll_until(all_there, WITHIN_S, "all records")
+    def all_there() -> bool:
+        nonlocal missing
+        delivered(members)
+        missing = judge(members, acknowledged).lost
+        return not missing
+
+    try:
+        poll_until(all_there, WITHIN_S, "all records")
+    except AssertionError as error:
+        some = ", ".join(f"{stream}:{n}" for stream, n in missing[:20])
+        raise AssertionError(f"{error}: {len(missing)} are missing: {some}") from None
 
 
 def wait_for_all(members: Sequence[Reads], acknowledged: Mapping[str, int]) -> None:
