@@ -120,6 +120,9 @@ class KafkaTarget:
         self._callbacks: dict[TopicPartition, Callable[[KafkaError | None, Message], None]] = {}
         self._partitions: dict[TopicName, int] = {}
         self._failed: tuple[TopicPartition, KafkaError] | None = None
+        self._nowhere: TopicPartition | None = None
+        """A partition of which a record was acknowledged without an offset. librdkafka takes some refusals after a repetition for
+        the proof that the record is there; in a partition that its broker has just begun it is not."""
         self._entry_offsets: list[int] = []
         self._admin = AdminClient({**settings, **FORGETFUL})
         self._producer = Producer(
@@ -150,6 +153,7 @@ class KafkaTarget:
         self._acknowledged = {}
         self._callbacks = {}
         self._entry_offsets = []
+        self._nowhere = None
         self._call("beginning a transaction", self._producer.begin_transaction)
 
     def produce(self, block: RecordBlock) -> None:
@@ -198,6 +202,10 @@ class KafkaTarget:
         if remaining:
             raise ClusterUnavailableError(
                 f"{self._cluster}: {remaining} records are not acknowledged in time"
+            )
+        if self._nowhere is not None:
+            raise ClusterUnavailableError(
+                f"{self._cluster}: {self._nowhere}: a record was acknowledged without an offset, and may not be there"
             )
         return self._acknowledged
 
@@ -276,7 +284,11 @@ class KafkaTarget:
 
         def acknowledged(error: KafkaError | None, message: Message) -> None:
             if error is None:
-                append(message.offset())  # type: ignore[arg-type] # an acknowledged record has an offset
+                offset = message.offset()
+                if offset is None:
+                    self._nowhere = item
+                else:
+                    append(offset)
             elif self._failed is None:
                 self._failed = (item, error)
 
@@ -288,8 +300,9 @@ class KafkaTarget:
         return limit < self._largest_batch_bytes
 
     def _entry_acknowledged(self, error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            self._entry_offsets.append(message.offset())  # type: ignore[arg-type] # an acknowledged record has an offset
+        offset = message.offset() if error is None else None
+        if offset is not None:
+            self._entry_offsets.append(offset)
 
     def _produce_when_there_is_room(self, topic: str, produced: Mapping[str, Any]) -> None:
         for _ in range(max(1, int(self._timeout_s * 10))):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -15,6 +15,8 @@ from parallax.domain.ids import ClusterName, TopicName, TopicPartition
 from parallax.errors import ClusterUnavailableError, ConfigError, FencedError
 from replicator.copying.session_end import TopicsRefusedError
 from replicator.kafka.record.target import KafkaTarget
+
+ITEM = TopicPartition(TopicName("trips"), 0)
 
 
 class LosingProducer:
@@ -81,6 +83,62 @@ def settled(
     with pytest.raises(Exception) as caught:  # noqa: PT011 - which one is what is asked
         target.settle()
     return caught.value
+
+
+class Telling:
+    """A producer that acknowledges each record at the next of these offsets; None: without one."""
+
+    def __init__(self, offsets: Iterable[int | None]) -> None:
+        self._offsets, self._told = iter(offsets), list[Callable[[], None]]()
+
+    def begin_transaction(self) -> None: ...
+
+    def commit_transaction(self, _timeout_s: float) -> None:
+        self.flush(_timeout_s)
+
+    def produce(self, _topic: str, *_: object, on_delivery: Callable[..., None], **__: object) -> None:
+        offset = next(self._offsets)
+        self._told.append(lambda: on_delivery(None, SimpleNamespace(offset=lambda: offset)))
+
+    def flush(self, _timeout_s: float) -> int:
+        while self._told:
+            self._told.pop(0)()
+        return 0
+
+
+def telling(offsets: Iterable[int | None]) -> KafkaTarget:
+    """A target to which a block of two records of trips-0 was sent."""
+    target = target_of(Telling(offsets))  # type: ignore[arg-type] # only what is called
+    target._commit_timeout_s, target._failed = 1.0, None
+    target._partitions, target._run_log = {TopicName("trips"): 1}, (TopicName("run-log"), 0)
+    target._leader_epochs = SimpleNamespace(confirm=lambda _logs: SimpleNamespace(wait=lambda: None))  # type: ignore[assignment] # only what is called
+    target.begin()
+    record = SimpleNamespace(value=lambda: b"v", key=lambda: None, timestamp=lambda: (1, 1), headers=list)
+    target.produce(SimpleNamespace(topic_partition=ITEM, records=[record, record]))  # type: ignore[arg-type] # only what is read
+    return target
+
+
+def test_records_that_are_acknowledged_without_an_offset_may_not_be_there() -> None:
+    assert telling([5, 6]).settle() == {ITEM: [5, 6]}
+    for offsets in ([None, 0], [0, None], [None, None]):
+        target = telling([*offsets, 7, 8])
+        with pytest.raises(
+            ClusterUnavailableError, match=r"trips-0: .* without an offset, and may not be there"
+        ):
+            target.settle()
+        target.begin()
+        assert target.settle() == {}, "it was the other transaction's"
+
+
+def test_so_may_a_run_log_entry() -> None:
+    entry = SimpleNamespace(SerializeToString=lambda: b"entry")
+    target = telling([5, 6, 7])
+    target.settle()
+    assert target.commit([entry], {}) == [7]  # type: ignore[list-item] # only what is called
+    target = telling([5, 6, None])
+    target.settle()
+    with pytest.raises(ClusterUnavailableError, match="the run-log entry was not acknowledged"):
+        target.commit([entry], {})  # type: ignore[list-item] # as above
 
 
 READ, WRITE = AclOperation.READ, AclOperation.WRITE
