@@ -22,6 +22,9 @@ _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call] # the
 def create_topic(bootstrap_servers: str, topic: str, partitions: int) -> None:
     """Create a topic; nothing happens if it exists.
 
+    Returns once the brokers have begun all its partitions. Of records that reach them sooner librdkafka may say that they
+    were written, without an offset, though they were not.
+
     Raises:
         WorkerError: the cluster refused, or did not answer.
     """
@@ -30,6 +33,12 @@ def create_topic(bootstrap_servers: str, topic: str, partitions: int) -> None:
         lambda admin: admin.create_topics([NewTopic(topic, partitions)])[topic],
         KafkaError.TOPIC_ALREADY_EXISTS,
         f"topic {topic} was not created",
+    )
+    ends = EndOffsets(bootstrap_servers, topic, partitions)
+    wait_until(
+        lambda: ends.ask() is not None,
+        _CHANGED_S,
+        f"{bootstrap_servers}: the partitions of {topic} were not begun in {_CHANGED_S:.0f} s",
     )
 
 

@@ -59,8 +59,23 @@ def failure(code: int) -> KafkaException:
 
 
 @pytest.fixture(autouse=True)
-def no_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether the partitions have begun when they are asked; after the last answer they have."""
+    answers: list[bool] = []
     monkeypatch.setattr(module, "_AGAIN_S", 0.0)
+    monkeypatch.setattr(
+        module.EndOffsets, "ask", lambda _self: {0: 0} if not answers or answers.pop(0) else None
+    )
+    return answers
+
+
+def test_a_topic_is_created_once_its_partitions_have_begun(
+    monkeypatch: pytest.MonkeyPatch, begun: list[bool]
+) -> None:
+    use(monkeypatch, None)
+    begun += [False, False, True, False]
+    module.create_topic("somewhere:1", "trips", 4)
+    assert begun == [False]
 
 
 def use(monkeypatch: pytest.MonkeyPatch, *answers: Answer) -> Admins:
