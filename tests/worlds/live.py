@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from lab.stack.services import PARALLAX
@@ -80,11 +81,17 @@ class Live:
         return found
 
     def create(self, topic: str, partitions: int = PARTITIONS, *, regions: str = "") -> None:
-        """Create a topic on the regional clusters: of these regions, or of all that have one."""
+        """Create a topic on the regional clusters: of these regions, or of all that have one.
+
+        Returns once the brokers have begun all its partitions. Of what is produced before, librdkafka may say that it was
+        written, without an offset, though it was not.
+        """
         for region in regions or self.sources:
-            admin = AdminClient({"bootstrap.servers": self.bootstrap(region, "regional")})
+            servers = {"bootstrap.servers": self.bootstrap(region, "regional")}
+            admin = AdminClient(servers)
             for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
                 future.result(60)
+            wait_until_begun(servers, topic, partitions)
 
     @property
     def sources(self) -> str:
@@ -263,6 +270,21 @@ class Live:
             stderr=subprocess.PIPE,
             text=True,
         )
+
+
+def wait_until_begun(servers: Mapping[str, Any], topic: str, partitions: int) -> None:
+    """Wait until the brokers have logs of all partitions of a topic that was just created."""
+    with closing(Consumer({**servers, "group.id": "none", "log_level": 0})) as asking:
+
+        def begun() -> bool:
+            try:
+                for partition in range(partitions):
+                    asking.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
+            except KafkaException:
+                return False
+            return True
+
+        poll_until(begun, 60, f"the brokers have begun {topic}")
 
 
 def finished(command: subprocess.Popen[str]) -> Any:
