@@ -7,7 +7,7 @@ and nothing is started.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -51,6 +51,9 @@ class PreflightCluster(Protocol):
     def replication(self) -> Replication:
         """How many brokers there are, and on how many of them each topic lies."""
 
+    def racks(self) -> Collection[str]:
+        """Where its brokers stand, as far as they tell."""
+
     def check_transactions(self) -> None:
         """Prove that transactions are possible here: raises what stands against it."""
 
@@ -81,7 +84,10 @@ def run_preflight(
     sources = dict.fromkeys(config.source_cluster(route) for route in routes)
     targets = dict.fromkeys(aggregate_cluster(route.target) for route in routes)
     for cluster in (*sources, *targets):
-        sides[cluster] = _look(config, cluster, open_cluster(cluster), findings, is_target=cluster in targets)
+        door = open_cluster(cluster)
+        sides[cluster] = _look(config, cluster, door, findings, is_target=cluster in targets)
+        if cluster in sources and sides[cluster] is not None:
+            findings.extend(_check_rack(config, cluster, door))
     findings.extend(_one_cluster_twice(config, sides, open_cluster))
     topics = {name: side.topics for name, side in sides.items() if side is not None}
     findings.extend(check_graph(config, routes, topics))
@@ -246,6 +252,35 @@ def _look(
         findings.append(Finding(Severity.ERROR, problem, cluster, str(error), advice))
         return None
     return side
+
+
+def _check_rack(config: Config, cluster: ClusterName, door: PreflightCluster) -> Iterator[Finding]:
+    """Whether anything is nearer than a leader may be (`Cluster.client_rack`): brokers say nothing of a rack that they don't know."""
+    rack = config.cluster(cluster).client_rack
+    if rack is None:
+        return
+    if config.replicator.copy_path != "batch":
+        yield Finding(
+            Severity.WARNING,
+            Problem.NO_NEARER_REPLICA,
+            cluster,
+            f"client_rack={rack}: the record path reads from leaders alone",
+            "set replicator.copy_path=batch, or leave client_rack out",
+        )
+        return
+    try:
+        racks = door.racks()
+    except ParallaxError:  # it goes without
+        return
+    if rack not in racks:
+        known = f"there are {', '.join(sorted(racks))}" if racks else "none tells of a rack"
+        yield Finding(
+            Severity.WARNING,
+            Problem.NO_NEARER_REPLICA,
+            cluster,
+            f"client_rack={rack}: no broker stands there; {known}: leaders are read from",
+            "set it to the broker.rack of those that are nearest, or leave it out",
+        )
 
 
 def _one_cluster_twice(

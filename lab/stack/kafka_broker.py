@@ -44,6 +44,14 @@ Configuration:
 """Logging of Kafka's own programs: warnings to standard output. The format's braces are log4j2's own."""
 
 
+_NEAREST = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
+
+def rack_of(broker_id: int) -> str:
+    """Each broker of a cluster that has several stands in a rack of its own; readers that name one are sent there."""
+    return f"rack-{broker_id}"
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
     """Where one broker listens; ids count from 1 in each cluster.
@@ -139,6 +147,8 @@ def _broker_spec(
         "inter.broker.listener.name": LISTENER,
         "log.dirs": str(storage),
     }
+    if cluster.brokers > 1:
+        settings |= {"broker.rack": rack_of(address.broker_id), "replica.selector.class": _NEAREST}
     if address.far_port is not None:
         settings["listeners"] += f",FAR://{HOST}:{address.far_port}"
         settings["advertised.listeners"] += f",FAR://{HOST}:{address.far_advertised_port}"

@@ -50,6 +50,9 @@ class Cluster(Section):
     """Of each connection; None leaves it to the operating system, which lets it grow."""
     socket_receive_buffer_bytes: Annotated[int, Field(ge=16_384)] | None = None
     """The same for what is received."""
+    client_rack: Annotated[str, Field(min_length=1)] | None = None
+    """The ``broker.rack`` that is nearest to the replicator: where the cluster's brokers name nearer replicas, the batch path reads
+    from those; None: from leaders."""
 
 
 class ServiceAddresses(Section):

@@ -231,5 +231,6 @@ class BatchConnector(KafkaConnector):
             buffer_bytes=ahead,
             fetch_bytes=ahead // FETCH_SHARE,
             rests=self._config.replicator.rests,
+            rack=self._config.cluster(cluster).client_rack or "",
         )
         return self._chosen(lease, source)

@@ -193,6 +193,19 @@ class TopicAdmin(KafkaCluster):
             },
         )
 
+    def racks(self) -> Collection[str]:
+        """The racks that brokers say they stand in.
+
+        Raises:
+            ClusterUnavailableError: no answer in time.
+        """
+        try:
+            told = self._link.client.describe_cluster(request_timeout=self._link.timeout_s())
+            nodes = told.result(timeout=self._link.longest_s + 1).nodes
+        except (KafkaException, TimeoutError) as error:
+            raise self._translated(error, "asking where brokers stand") from error
+        return {node.rack for node in nodes if node.rack}
+
     def create(self, plan: TopicPlan, deadline: Deadline) -> TopicInfo:
         """Create a topic unless it is there, perhaps with other settings; several callers at once may do so.
 

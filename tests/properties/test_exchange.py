@@ -12,7 +12,7 @@ from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.producer import ProduceRequest
 
 from parallax.domain.ids import TopicName, TopicPartition
-from replicator.kafka.batch.exchange import Fetch, Fetched, Produce
+from replicator.kafka.batch.exchange import Fetch, Fetched, Produce, WantedPartition
 
 INT32, INT64 = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
 CODE = st.integers(-1, 2**15 - 1)
@@ -50,7 +50,7 @@ ANSWERS = st.builds(
 
 
 def fetch(version: int = 16) -> Fetch:
-    request = Fetch([(uuid.UUID(int=1), 0, 5, -1)], wait_ms=1, most_bytes=1, partition_bytes=1)
+    request = Fetch([WantedPartition(uuid.UUID(int=1), 0, 5)], wait_ms=1, most_bytes=1, partition_bytes=1)
     request.API_VERSION = version
     return request
 
@@ -72,6 +72,7 @@ def test_a_fetch_answer_is_read_as_kafka_python_reads_it(answer: FetchResponse, 
         assert list(our.aborted) == [
             (item.producer_id, item.first_offset) for item in their.aborted_transactions or ()
         ]
+        assert our.nearer_replica == their.preferred_read_replica
         assert bytes(our.records) == (their.records or b"")
         diverging = their.diverging_epoch
         found = our.diverging_from or (-1, -1)

@@ -16,7 +16,7 @@ from parallax.adapters.kafka.wire import Connections
 from parallax.config.config import Cluster
 from parallax.domain.ids import ClusterName, TopicName, TopicPartition
 from replicator.format.batch import Batch, BatchPlace, split
-from replicator.kafka.batch.exchange import Fetch
+from replicator.kafka.batch.exchange import Fetch, WantedPartition
 from tests.support import poll_until
 from tests.worlds.shard_harness import PATIENCE_S, Harness, create
 
@@ -179,7 +179,7 @@ def batches(harness: Harness, topic: str, partition: int = 0) -> list[Batch]:
         position = start
         while position < end:
             request = Fetch(
-                [(topic_id, partition, position, -1)],
+                [WantedPartition(topic_id, partition, position)],
                 wait_ms=10,
                 most_bytes=2**24,
                 partition_bytes=2**24,

@@ -378,6 +378,13 @@ class Connections:
         node = self._manager.cluster.leader_for_partition(KafkaPartition(str(item.topic), item.partition))
         return None if node is None or node < 0 else int(node)
 
+    def leader_epoch(self, item: TopicPartition) -> int:
+        """The epoch of that leader; -1: not known."""
+        epoch = self._manager.cluster.leader_epoch_for_partition(
+            KafkaPartition(str(item.topic), item.partition)
+        )
+        return -1 if epoch is None else int(epoch)
+
     def topic_id(self, topic: TopicName) -> uuid.UUID | None:
         """The topic's id as last heard."""
         found: uuid.UUID | None = self._manager.cluster.topic_id(str(topic))

@@ -46,6 +46,7 @@ class FetchedPartition(NamedTuple):
         diverging_from: where the leader's log ends in the epoch that was named, if it ends there before the offset
             that was asked for: (epoch, end offset) (KIP-595).
         aborted: (producer id, first offset) of aborted transactions among the records.
+        nearer_replica: the broker that the leader would have this asked of instead (KIP-392); it gives no records then. -1: none.
         records: whole batches, and perhaps the beginning of another one.
     """
 
@@ -56,7 +57,25 @@ class FetchedPartition(NamedTuple):
     last_stable_offset: int
     diverging_from: tuple[int, int] | None
     aborted: Sequence[tuple[int, int]]
+    nearer_replica: int
     records: memoryview
+
+
+class WantedPartition(NamedTuple):
+    """One partition of a `Fetch`.
+
+    Attributes:
+        offset: the first one.
+        epoch: of the record before it; -1: not known, or there is none.
+        leader_epoch: of the leader that is meant: a broker that knows of an older or a newer one refuses; -1: any broker that
+            has the partition may answer, one that leads it no more among them.
+    """
+
+    topic_id: uuid.UUID
+    partition: int
+    offset: int
+    epoch: int = -1
+    leader_epoch: int = -1
 
 
 class Fetched(NamedTuple):
@@ -81,11 +100,12 @@ class Fetch(OwnRequest):
     """Asks for batches.
 
     Args:
-        wanted: (topic id, partition, from offset, epoch of the record before it or -1).
+        wanted: what.
         wait_ms: the broker waits so long for the first byte.
         most_bytes: of the answer. A single larger batch still arrives.
         partition_bytes: of one partition in it, likewise.
         committed: nothing beyond the last stable offset, and the answer tells of aborted transactions.
+        rack: where the reader stands, so that a leader may name a nearer replica; empty: it is to answer itself.
     """
 
     API_KEY = FetchRequest.API_KEY
@@ -93,21 +113,23 @@ class Fetch(OwnRequest):
 
     def __init__(
         self,
-        wanted: Iterable[tuple[uuid.UUID, int, int, int]],
+        wanted: Iterable[WantedPartition],
         *,
         wait_ms: int,
         most_bytes: int,
         partition_bytes: int,
         committed: bool = True,
+        rack: str = "",
     ) -> None:
         super().__init__(13, 16)
         topics: dict[uuid.UUID, list[Any]] = {}
-        for topic, partition, offset, epoch in wanted:
-            topics.setdefault(topic, []).append(
+        for item in wanted:
+            topics.setdefault(item.topic_id, []).append(
                 FetchRequest.FetchTopic.FetchPartition(
-                    partition=partition,
-                    fetch_offset=offset,
-                    last_fetched_epoch=epoch,
+                    partition=item.partition,
+                    current_leader_epoch=item.leader_epoch,
+                    fetch_offset=item.offset,
+                    last_fetched_epoch=item.epoch,
                     partition_max_bytes=partition_bytes,
                 )
             )
@@ -116,6 +138,7 @@ class Fetch(OwnRequest):
             min_bytes=1,
             max_bytes=most_bytes,
             isolation_level=_READ_COMMITTED if committed else _READ_UNCOMMITTED,
+            rack_id=rack,
             topics=[
                 FetchRequest.FetchTopic(topic_id=topic, partitions=parts) for topic, parts in topics.items()
             ],
@@ -147,6 +170,7 @@ def _fetched_partition(topic_id: uuid.UUID, answer: memoryview, at: int) -> tupl
     for _ in range(count - 1):
         aborted.append(_ABORTED.unpack_from(answer, at))
         at = after_tags(answer, at + _ABORTED.size)
+    (nearer_replica,) = _REPLICA.unpack_from(answer, at)
     size, at = unsigned_varint(answer, at + _REPLICA.size)
     end = at + max(0, size - 1)
     if end > len(answer):
@@ -162,7 +186,15 @@ def _fetched_partition(topic_id: uuid.UUID, answer: memoryview, at: int) -> tupl
         at += size
     return (
         FetchedPartition(
-            topic_id, index, error_code, high_watermark, last_stable, diverging, aborted, records
+            topic_id,
+            index,
+            error_code,
+            high_watermark,
+            last_stable,
+            diverging,
+            aborted,
+            nearer_replica,
+            records,
         ),
         at,
     )

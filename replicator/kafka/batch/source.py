@@ -6,9 +6,9 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka.errors import for_code
 
@@ -30,8 +30,9 @@ from replicator.copying.ports import (
 from replicator.format.batch import BatchPlace, CorruptBatchError
 from replicator.format.block import detach_from_answer
 from replicator.format.repack import AbortedRanges, blocks_of
-from replicator.kafka.batch.exchange import Fetch, Fetched, FetchedPartition
+from replicator.kafka.batch.exchange import Fetch, Fetched, FetchedPartition, WantedPartition
 from replicator.kafka.batch.fetches import Ahead, Fetches
+from replicator.kafka.batch.nearest import ALONE_S, Nearest
 from replicator.kafka.refusals import NOT_ALLOWED, not_readable
 
 FETCH_WAIT_MS = 100
@@ -52,7 +53,7 @@ _TELL_EVERY_S = 10.0
 _OUT_OF_RANGE = 1
 _OTHER_TOPIC = frozenset({3, 100, 103})
 """Unknown topic or partition, unknown topic id, inconsistent topic id."""
-_MOVED = frozenset({5, 6, 9, 74, 75, 76})
+_MOVED = frozenset({5, 6, 9, 74, 75, 78})
 """Leader not available or not here any more, replica not available, epochs that differ, offset not available."""
 
 
@@ -63,6 +64,7 @@ class _Reading:
     Attributes:
         position: where the next fetch begins.
         epoch: of the record before it.
+        nearest: whom to ask, and where the log ends.
         told_end: the last end that was told.
         retry_at_s: not before this (monotonic seconds); infinite once the partition has to be taken anew.
     """
@@ -71,9 +73,17 @@ class _Reading:
     topic: uuid.UUID
     position: int
     epoch: int
+    nearest: Nearest = field(default_factory=Nearest)
     told_end: int = -1
-    high_watermark: int = -1
     retry_at_s: float = 0.0
+
+
+class _Asked(NamedTuple):
+    """A partition of a fetch: where it began, and whether its leader was asked."""
+
+    reading: _Reading
+    position: int
+    leader: bool
 
 
 _Event = tuple[_Reading | None, SourceEvent]
@@ -89,6 +99,7 @@ class BatchSource:
         buffer_bytes: no fetch begins while more is waiting to be copied.
         fetch_bytes: of one answer at first (`Fetches`). A single larger batch still arrives.
         rests: tells how long to rest between fetches.
+        rack: the brokers' rack that is nearest; empty: leaders alone are read from.
         whole_from_records: batches of fewer records are made into larger ones, unless they have many bytes.
     """
 
@@ -100,6 +111,7 @@ class BatchSource:
         buffer_bytes: int,
         fetch_bytes: int,
         rests: Rests,
+        rack: str = "",
         whole_from_records: int = WHOLE_FROM_RECORDS,
     ) -> None:
         self._loop = loop
@@ -107,17 +119,18 @@ class BatchSource:
         self._buffer_bytes = buffer_bytes
         self._fetches = Fetches(fetch_bytes, min(buffer_bytes // 2, _MOST_FETCH_BYTES))
         self._rests = rests
+        self._rack = rack
         self._whole_from_records = whole_from_records
         self._reading: dict[TopicPartition, _Reading] = {}
         self._events: deque[_Event] = deque()
         self._arrived: list[_Event] = []
         self._ahead = Ahead(whole_from_records)
         self._resting_until_s: dict[int, float] = {}
-        """By leader."""
+        """By broker."""
         self._may_fetch = False
         """Whether something has changed since it was last seen that no fetch is to be sent."""
         self._turns: dict[int, int] = {}
-        """By leader: with one counter for two that answer alternately each would begin with half of its partitions."""
+        """By broker: with one counter for two that answer alternately each would begin with half of its partitions."""
         self._refresh: Any = None
         self._tell_at_s = time.monotonic() + _TELL_EVERY_S
 
@@ -164,11 +177,11 @@ class BatchSource:
         return result
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """High watermarks as of the last fetch."""
+        """High watermarks as of the last fetch, or a few seconds older where another broker than the leader is read from."""
         return {
-            item: reading.high_watermark
+            item: reading.nearest.high_watermark
             for item in partitions
-            if (reading := self._reading.get(item)) is not None and reading.high_watermark >= 0
+            if (reading := self._reading.get(item)) is not None and reading.nearest.high_watermark >= 0
         }
 
     def close(self) -> None:
@@ -180,11 +193,11 @@ class BatchSource:
     # --- fetching ----------------------------------------------------------------------------------------------
 
     def _fetch(self) -> None:
-        """Send a fetch to every leader that has none on its way, while there is room."""
+        """Send a fetch to every broker that has none on its way, while there is room."""
         if self._ahead.size_bytes >= self._buffer_bytes or self._ahead.many_tiny or not self._may_fetch:
             return
         now = time.monotonic()
-        by_leader: dict[int, list[_Reading]] = {}
+        by_broker: dict[int, list[_Asked]] = {}
         leaderless = False
         for item, reading in self._reading.items():
             if reading.retry_at_s > now:
@@ -192,76 +205,112 @@ class BatchSource:
             leader = self._connections.leader(item)
             if leader is None:
                 leaderless = True
-            elif leader not in self._fetches and self._resting_until_s.get(leader, 0) <= now:
-                by_leader.setdefault(leader, []).append(reading)
+                continue
+            broker = reading.nearest.broker(leader, now)
+            if broker not in self._fetches and self._resting_until_s.get(broker, 0) <= now:
+                asked = _Asked(reading, reading.position, broker == leader)
+                by_broker.setdefault(broker, []).append(asked)
         self._may_fetch = leaderless
         if leaderless:
             self._ask_for_metadata()
-        for leader, readings in by_leader.items():
-            self._fetch_from(leader, readings)
+        for broker, wanted in by_broker.items():
+            self._fetch_from(broker, wanted, now)
 
     def _wake(self) -> None:
         self._may_fetch = True
         self._fetch()
 
-    def _fetch_from(self, leader: int, readings: list[_Reading]) -> None:
+    def _fetch_from(self, broker: int, wanted: list[_Asked], now_s: float) -> None:
         # Each answer begins with another partition: the first always gets a whole batch, however large.
-        turn = self._turns[leader] = self._turns.get(leader, 0) + 1
-        begin = turn % len(readings)
+        turn = self._turns[broker] = self._turns.get(broker, 0) + 1
+        rack = self._rack
+        if rack and (alone := [item for item in wanted if item.reading.nearest.alone(now_s)]):
+            # A request has one rack for all that it asks for.
+            others = [item for item in wanted if not item.reading.nearest.alone(now_s)]
+            turn, odd = divmod(turn, 2)
+            wanted, rack = (others, rack) if odd and others else (alone, "")
+        begin = turn % len(wanted)
         asked = {
-            (reading.topic, reading.place.topic_partition.partition): (reading, reading.position)
-            for reading in readings[begin:] + readings[:begin]
+            (item.reading.topic, item.reading.place.topic_partition.partition): item
+            for item in wanted[begin:] + wanted[:begin]
         }
-        most_bytes = self._fetches.begin(leader, self._buffer_bytes - self._ahead.size_bytes)
+        most_bytes = self._fetches.begin(broker, self._buffer_bytes - self._ahead.size_bytes)
         request = Fetch(
-            ((topic, partition, at, reading.epoch) for (topic, partition), (reading, at) in asked.items()),
+            (
+                WantedPartition(
+                    topic,
+                    partition,
+                    item.position,
+                    item.reading.epoch,
+                    self._connections.leader_epoch(item.reading.place.topic_partition),
+                )
+                for (topic, partition), item in asked.items()
+            ),
             wait_ms=FETCH_WAIT_MS,
             most_bytes=most_bytes,
             partition_bytes=max(_LEAST_PARTITION_BYTES, most_bytes // len(asked)),
+            rack=rack,
         )
 
         def answered(answer: Fetched) -> None:
-            self._fetches.answered(leader, answer.size_bytes, self._ahead.size_bytes)
-            self._take_in(answer, asked)
+            self._fetches.answered(broker, answer.size_bytes, self._ahead.size_bytes)
+            self._take_in(broker, answer, asked)
             if answer.size_bytes < _SMALL_ANSWER_BYTES:
                 rests = self._rests
                 rest_ms = max(rests.after_fetch_ms, rests.after_fetch_per_partition_ms * len(asked))
-                self._resting_until_s[leader] = time.monotonic() + rest_ms / 1_000
+                self._resting_until_s[broker] = time.monotonic() + rest_ms / 1_000
                 self._loop.after(rest_ms, self._wake)
             else:
                 self._wake()
 
-        def failed(_error: Exception) -> None:
-            self._fetches.failed(leader)
+        def failed(error: Exception) -> None:
+            self._fetches.failed(broker)
             self._may_fetch = True
-            self._later((reading for reading, _ in asked.values()), _RETRY_MS)
-            self._ask_for_metadata()
+            self._fail(broker, asked.values(), type(error).__name__)
 
-        self._connections.send(leader, request, answered, failed)
+        self._connections.send(broker, request, answered, failed)
 
-    def _take_in(self, answer: Fetched, asked: Mapping[tuple[uuid.UUID, int], tuple[_Reading, int]]) -> None:
+    def _fail(self, broker: int, asked: Iterable[_Asked], problem: str) -> None:
+        """Nothing has come of a whole fetch."""
+        led: list[_Reading] = []
+        left: list[tuple[_Reading, str]] = []
+        for item in asked:
+            if item.leader:
+                led.append(item.reading)
+            else:
+                left.append((item.reading, problem))
+        self._later(led, _RETRY_MS)
+        self._leave(broker, left)
+        self._ask_for_metadata()
+
+    def _take_in(self, broker: int, answer: Fetched, asked: Mapping[tuple[uuid.UUID, int], _Asked]) -> None:
         if answer.error_code:
-            self._later((reading for reading, _ in asked.values()), _RETRY_MS)
-            self._ask_for_metadata()
+            self._fail(broker, asked.values(), f"error {answer.error_code}")
             return
         arrived = []
+        left: list[tuple[_Reading, str]] = []
         for part in answer.partitions:
             wanted = asked.get((part.topic_id, part.partition))
             if wanted is None:
                 continue
-            reading, fetch_offset = wanted
+            reading = wanted.reading
             if (
                 self._reading.get(reading.place.topic_partition) is reading
-                and reading.position == fetch_offset
+                and reading.position == wanted.position
             ):
                 self._arrived = []
-                self._take_in_partition(reading, part)
+                if wanted.leader:
+                    self._take_in_partition(reading, part)
+                elif problem := self._take_in_replica(reading, part):
+                    left.append((reading, problem))
                 arrived.append(self._arrived)
+        self._leave(broker, left)
         kept = detach_from_answer(arrived, answer.size_bytes)
         # In turn, because a Produce request holds one batch of each partition.
         self._events.extend(event for turn in zip_longest(*kept) for event in turn if event is not None)
 
     def _take_in_partition(self, reading: _Reading, part: FetchedPartition) -> None:
+        """What the leader says."""
         item = reading.place.topic_partition
         epoch, diverged_at = part.diverging_from or (-1, -1)
         if diverged_at >= 0:
@@ -278,27 +327,57 @@ class BatchSource:
         elif part.error_code:
             self._trouble(reading, f"{reading.place.cluster}: {item}: {for_code(part.error_code).__name__}")
         else:
-            reading.high_watermark = part.high_watermark
-            aborted, at_least = AbortedRanges(part.aborted), self._whole_from_records
-            try:
-                for block in blocks_of(
-                    part.records, reading, reading.place, aborted, whole_from_records=at_least
-                ):
-                    self._ahead.add(block)
-                    self._arrived.append((reading, block))
-            except CorruptBatchError as error:
-                self._stop(reading, Damaged(item, error))
-                return
-            stable = part.last_stable_offset if part.last_stable_offset >= 0 else part.high_watermark
-            if reading.position >= stable and reading.position > reading.told_end:
-                reading.told_end = reading.position
-                self._arrived.append((reading, EndReached(item, SourceOffset(reading.position))))
+            reading.nearest.leader_answered(part, time.monotonic())
+            damage = self._take_in_records(reading, part)
+            if damage is not None:
+                self._stop(reading, Damaged(item, damage))
+
+    def _take_in_replica(self, reading: _Reading, part: FetchedPartition) -> str:
+        """What a broker says that does not lead the partition: why that is not to be relied on, if it is not."""
+        problem = reading.nearest.replica_answered(part, reading.position, time.monotonic())
+        damage = None if problem else self._take_in_records(reading, part)
+        if part.error_code:
+            self._ask_for_metadata()
+        return problem if damage is None else str(damage)
+
+    def _take_in_records(self, reading: _Reading, part: FetchedPartition) -> CorruptBatchError | None:
+        """The records, up to what is damaged."""
+        aborted, at_least = AbortedRanges(part.aborted), self._whole_from_records
+        try:
+            for block in blocks_of(
+                part.records, reading, reading.place, aborted, whole_from_records=at_least
+            ):
+                self._ahead.add(block)
+                self._arrived.append((reading, block))
+        except CorruptBatchError as error:
+            return error
+        if reading.position >= reading.nearest.stable_end and reading.position > reading.told_end:
+            reading.told_end = reading.position
+            end = EndReached(reading.place.topic_partition, SourceOffset(reading.position))
+            self._arrived.append((reading, end))
+        return None
 
     # --- what goes wrong ---------------------------------------------------------------------------------------
 
     def _stop(self, reading: _Reading, event: OutOfRange | Damaged | NotAllowed) -> None:
         reading.retry_at_s = float("inf")
         self._arrived.append((reading, event))
+
+    def _leave(self, broker: int, left: Sequence[tuple[_Reading, str]]) -> None:
+        """Go back from this replica to the leaders of these partitions."""
+        if not left:
+            return
+        now = time.monotonic()
+        for reading, _ in left:
+            reading.nearest.leave(now)
+        self._may_fetch = True
+        first, problem = left[0]
+        more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+        text = (
+            f"{self._connections.cluster}: {first.place.topic_partition}{more}: broker {broker}, which is nearer: {problem}: "
+            f"leaders are read from for {ALONE_S:.0f} s"
+        )
+        self._events.append((None, Trouble(text)))
 
     def _trouble(self, reading: _Reading, text: str) -> None:
         self._later([reading], _LONG_RETRY_MS)

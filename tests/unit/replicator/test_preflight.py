@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -62,6 +62,8 @@ class FakeCluster:
     transactions_fail: ParallaxError | None = None
     brokers: int = 1
     replicas: dict[TopicName, int] = field(default_factory=dict)
+    known_racks: frozenset[str] = frozenset()
+    racks_fail: ParallaxError | None = None
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     def cluster_id(self) -> str:
@@ -77,6 +79,11 @@ class FakeCluster:
 
     def replication(self) -> Replication:
         return Replication(self.brokers, self.replicas)
+
+    def racks(self) -> Collection[str]:
+        if self.racks_fail is not None:
+            raise self.racks_fail
+        return self.known_racks
 
     def check_transactions(self) -> None:
         if self.transactions_fail is not None:
@@ -398,3 +405,36 @@ def test_a_run_log_on_one_of_several_brokers_is_named_and_on_the_only_one_is_not
         target.brokers, target.replicas = brokers, {TRIPS: 3, RUN_LOG: 1}
         found = [item for item in preflight(clusters) if item.problem is Problem.TARGET_MAY_LOSE]
         assert [item.topic for item in found] == named
+
+
+@pytest.mark.parametrize(
+    ("rack", "path", "racks", "said"),
+    [
+        (None, "batch", {"x", "y"}, None),
+        ("x", "batch", {"x", "y"}, None),
+        ("z", "batch", {"x", "y"}, "client_rack=z: no broker stands there; there are x, y"),
+        ("z", "batch", set(), "client_rack=z: no broker stands there; none tells of a rack"),
+        ("x", "record", {"x", "y"}, "client_rack=x: the record path reads from leaders alone"),
+        ("z", "batch", None, None),
+    ],
+)
+def test_a_rack_where_nobody_stands_is_named(
+    rack: str | None, path: str, racks: set[str] | None, said: str | None
+) -> None:
+    clusters = fitting()
+    source = clusters["regional-a"]
+    if racks is None:
+        source.racks_fail = ClusterUnavailableError("regional-a: no answer")
+    else:
+        source.known_racks = frozenset(racks)
+    clusters["aggregate-b"].racks_fail = AssertionError("nobody reads the target")  # type: ignore[assignment]
+    settings = config(copy_path=path).model_dump()
+    for kind, region in (("regional", "a"), ("aggregate", "b")):
+        settings["regions"][region][kind]["client_rack"] = rack
+    found = [
+        item
+        for item in run_preflight(Config.model_validate(settings), [ROUTE], lambda name: clusters[name])
+        if item.problem is Problem.NO_NEARER_REPLICA
+    ]
+    assert [(item.where, item.severity) for item in found] == [("regional-a", Severity.WARNING)] * bool(said)
+    assert said is None or found[0].message.startswith(said)

@@ -42,6 +42,9 @@ class Broker:
     def leader(self, _item: TopicPartition) -> int:
         return 1
 
+    def leader_epoch(self, _item: TopicPartition) -> int:
+        return 4
+
     def by_leader(self, items: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
         return {1: list(items)}
 
@@ -73,7 +76,7 @@ def batch(size: int) -> bytes:
 
 def fetched(*records: bytes) -> Fetched:
     parts = [
-        FetchedPartition(TOPIC_ID, number, 0, 10, 10, None, (), memoryview(raw))
+        FetchedPartition(TOPIC_ID, number, 0, 10, 10, None, (), -1, memoryview(raw))
         for number, raw in enumerate(records)
     ]
     return Fetched(0, 0, parts)
@@ -162,7 +165,7 @@ def test_a_broker_that_does_not_answer_holds_up_no_partition_of_another_one(loop
             source.poll(100, 10)
         raw = bytearray(batch(LARGE_BYTES))
         raw[:8] = turn.to_bytes(8, "big")  # its offset is no part of the checksum
-        part = FetchedPartition(TOPIC_ID, 1, 0, turn + 9, turn + 9, None, (), memoryview(bytes(raw)))
+        part = FetchedPartition(TOPIC_ID, 1, 0, turn + 9, turn + 9, None, (), -1, memoryview(bytes(raw)))
         talking[turn](Fetched(0, 0, [part]))
         begun = time.monotonic()
         (event,) = source.poll(100, 50)
@@ -246,8 +249,8 @@ def test_a_partition_that_may_not_be_read_is_told_of_and_left_until_it_is_taken_
     start = ReadFrom(topic_id=topic_id, source_next=SourceOffset(0), leader_epoch=-1)
     source.take({item(number): start for number in range(2)})
     source.poll(100, 1)
-    refused = FetchedPartition(TOPIC_ID, 0, 29, -1, -1, None, (), memoryview(b""))
-    given = FetchedPartition(TOPIC_ID, 1, 0, 1, 1, None, (), memoryview(batch(SMALL_BYTES)))
+    refused = FetchedPartition(TOPIC_ID, 0, 29, -1, -1, None, (), -1, memoryview(b""))
+    given = FetchedPartition(TOPIC_ID, 1, 0, 1, 1, None, (), -1, memoryview(batch(SMALL_BYTES)))
     broker.requests[0][1](Fetched(0, 0, [refused, given]))
     events = [event for _ in range(5) for event in source.poll(100, 10)]
     [told] = [event for event in events if isinstance(event, NotAllowed)]
@@ -385,7 +388,7 @@ def test_each_broker_has_its_own_turn_of_partitions(loop: EventLoop) -> None:
     start = ReadFrom(topic_id=topic_id, source_next=SourceOffset(0), leader_epoch=-1)
     source.take({item(number): start for number in range(8)})
     source.poll(1, 0)
-    other = FetchedPartition(uuid.UUID(int=8), 0, 0, 10, 10, None, (), memoryview(bytes(LARGE_BYTES)))
+    other = FetchedPartition(uuid.UUID(int=8), 0, 0, 10, 10, None, (), -1, memoryview(bytes(LARGE_BYTES)))
     for _ in range(40):
         brokers.answers.pop(0)(Fetched(0, 0, [other]))
     assert brokers.first == {1: {0, 2, 4, 6}, 2: {1, 3, 5, 7}}
