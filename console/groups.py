@@ -120,6 +120,8 @@ def _positions(found: pb.GetGroupPositionsResponse.ClusterPositions, now_ms: int
             f"Lag over the last ten minutes, as far as it was looked at: {lags.text} ({lags.note})",
             *notes,
         )
+    if found.HasField("lag_verdict") and found.lag_verdict.state != pb.LAG_STATE_UNKNOWN:
+        notes = (_verdict(found.lag_verdict), *notes)
     listing = Listing(
         columns=columns(
             "topic Topic | >partition Partition | >next_offset Next offset | >lag_offsets Lag | >high_watermark Log end"
@@ -130,6 +132,15 @@ def _positions(found: pb.GetGroupPositionsResponse.ClusterPositions, now_ms: int
         notes=notes,
     )
     return GroupSection(heading, listing, found.failure if found.HasField("failure") else "")
+
+
+def _verdict(found: pb.LagVerdict) -> str:
+    """What the lag says, in a sentence."""
+    word = pb.LagState.Name(found.state).removeprefix("LAG_")
+    if found.state == pb.LAG_OK:
+        return f"By its lag: {word}"
+    others = f", and {found.partitions_not_ok - 1} more not OK" if found.partitions_not_ok > 1 else ""
+    return f"By its lag: {word} ({found.topic}-{found.partition}, {found.lag_offsets} behind{others})"
 
 
 def _position(item: pb.GroupPosition, now_ms: int) -> tuple[Cell, ...]:

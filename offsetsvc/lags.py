@@ -1,15 +1,16 @@
-"""How far groups are behind where they consume, now and as it went: of those that somebody looks at."""
+"""How far groups are behind where they consume, now and as it went, and what that says: of those that somebody looks at."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
 from offsetsvc.clusters import Clusters
-from parallax.domain.ids import ClusterName, GroupName
+from parallax.domain.ids import ClusterName, GroupName, TopicPartition
+from parallax.domain.lag_verdict import WINDOW, LagPoint, LagVerdict, verdict_of
 from parallax.errors import DeadlineError, ParallaxError
 from parallax.runtime.deadline import Deadline
 from parallax.v1 import offsets_pb2 as pb
@@ -24,8 +25,12 @@ _WITHIN_MS = 5_000.0
 """All questions of a round; what is left then is unknown."""
 
 
-def lag_of(clusters: Clusters, group: GroupName, cluster: ClusterName) -> int | None:
-    """A group's lag at a cluster, over all its partitions; None: it is not known of all.
+Points = Mapping[TopicPartition, LagPoint | None]
+"""Where a group has a position; None: where the log ends is not known."""
+
+
+def _points_of(clusters: Clusters, group: GroupName, cluster: ClusterName) -> Points:
+    """Where a group is at a cluster; nothing where it can't be asked.
 
     Raises:
         DeadlineError: the caller's deadline passed first.
@@ -37,14 +42,48 @@ def lag_of(clusters: Clusters, group: GroupName, cluster: ClusterName) -> int | 
     except DeadlineError:
         raise
     except ParallaxError:  # it may not be seen there, or the cluster is configured no more
-        return None
-    lags = [
-        max(0, logs[item].high_watermark - commit.next_offset)
-        for item, commit in commits.items()
+        return {}
+    return {
+        item: LagPoint(commit.next_offset, max(0, logs[item].high_watermark - commit.next_offset))
         if item in logs
-    ]
+        else None
+        for item, commit in commits.items()
+    }
+
+
+def lag_of(clusters: Clusters, group: GroupName, cluster: ClusterName) -> int | None:
+    """A group's lag at a cluster, over all its partitions; None: it is not known of all.
+
+    Raises:
+        DeadlineError: the caller's deadline passed first.
+    """
+    return _total(_points_of(clusters, group, cluster))
+
+
+def _total(points: Points) -> int | None:
+    known = [point.lag for point in points.values() if point is not None]
     # The sum of some partitions would look like the lag of all.
-    return sum(lags) if lags and len(lags) == len(commits) else None
+    return sum(known) if 0 < len(known) == len(points) else None
+
+
+class _AtCluster:
+    """A group at a cluster, as it went."""
+
+    def __init__(self) -> None:
+        self.samples: deque[pb.LagSample] = deque(maxlen=SAMPLES)
+        self.points: dict[TopicPartition, deque[LagPoint]] = {}
+        """The last moments, none left out."""
+        self.members = True
+
+    def take(self, points: Points, *, members: bool) -> None:
+        """A moment."""
+        before, self.members, self.points = self.points, members, {}
+        for item, point in points.items():
+            kept = self.points[item] = before.get(item) or deque(maxlen=WINDOW + 1)
+            if point is None:
+                kept.clear()
+            else:
+                kept.append(point)
 
 
 class _Watched:
@@ -52,7 +91,7 @@ class _Watched:
 
     def __init__(self, looked_at_s: float) -> None:
         self.looked_at_s = looked_at_s
-        self.samples: dict[ClusterName, deque[pb.LagSample]] = {}
+        self.clusters: dict[ClusterName, _AtCluster] = {}
 
 
 class LagHistories:
@@ -82,11 +121,25 @@ class LagHistories:
             found = self._groups.pop(group, None) or _Watched(0.0)
             found.looked_at_s = self._clock()
             for cluster in clusters:
-                found.samples.setdefault(cluster, deque(maxlen=SAMPLES))
+                found.clusters.setdefault(cluster, _AtCluster())
             self._groups[group] = found
             if len(self._groups) > MOST_GROUPS:
                 del self._groups[next(iter(self._groups))]
-            return {cluster: list(found.samples[cluster]) for cluster in clusters}
+            return {cluster: list(found.clusters[cluster].samples) for cluster in clusters}
+
+    def verdict(self, group: GroupName, cluster: ClusterName) -> pb.LagVerdict | None:
+        """How it does there; None: nobody has looked before, or it has no position there."""
+        with self._lock:
+            watched = self._groups.get(group)
+            at = None if watched is None else watched.clusters.get(cluster)
+            found = (
+                None
+                if at is None
+                else verdict_of(
+                    {item: list(points) for item, points in at.points.items()}, members=at.members
+                )
+            )
+        return None if found is None else _verdict_to_pb(found)
 
     def remember(self) -> None:
         """Take a sample of each; unknown where a cluster does not answer."""
@@ -95,13 +148,41 @@ class LagHistories:
             self._groups = {
                 group: item for group, item in self._groups.items() if item.looked_at_s >= oldest_s
             }
-            watched = [(group, cluster) for group, item in self._groups.items() for cluster in item.samples]
+            watched = [(group, cluster) for group, item in self._groups.items() for cluster in item.clusters]
+        members = {cluster: self._members(cluster, watched, deadline) for _, cluster in watched}
         for group, cluster in reversed(watched):
-            lag = None
+            points: Points = {}
             if not deadline.passed:
                 with suppress(DeadlineError):
-                    lag = lag_of(self._clusters, group, cluster)
-            sample = pb.LagSample(at_ms=self._now_ms(), lag_records=lag)
+                    points = _points_of(self._clusters, group, cluster)
+            sample = pb.LagSample(at_ms=self._now_ms(), lag_records=_total(points))
             with self._lock:
                 if (item := self._groups.get(group)) is not None:
-                    item.samples[cluster].append(sample)
+                    item.clusters[cluster].samples.append(sample)
+                    item.clusters[cluster].take(points, members=members[cluster].get(group, True))
+
+    def _members(
+        self, cluster: ClusterName, watched: Collection[tuple[GroupName, ClusterName]], deadline: Deadline
+    ) -> Mapping[GroupName, bool]:
+        """Which of the groups have members there; left out: that can't be seen. The cluster does not know those without."""
+        groups = {group for group, at in watched if at == cluster}
+        if deadline.passed:
+            return {}
+        try:
+            states = self._clusters.ask(cluster, lambda reader: reader.groups(groups.__contains__))
+        except ParallaxError:
+            return {}
+        return dict.fromkeys(groups, False) | {state.group: state.members > 0 for state in states}
+
+
+def _verdict_to_pb(found: LagVerdict) -> pb.LagVerdict:
+    place = found.place
+    return pb.LagVerdict(
+        state="LAG_STATE_UNKNOWN" if found.state is None else f"LAG_{found.state.name}",
+        topic="" if place is None else place.topic,
+        partition=0 if place is None else place.partition,
+        lag_offsets=None if place is None else found.lag,
+        partitions_not_ok=found.not_ok,
+        partitions_known=found.known,
+        partitions=found.partitions,
+    )

@@ -144,9 +144,9 @@ class UseCases:
         self.positions = GroupPositions(config, self._index, groups, self._clusters, now_ms, self.moves)
         self.primaries = Primaries(config, region, primaries, auditor, now_ms)
         self.audit = AuditReader(audit, now_ms)
-        self.lists = GroupLists(groups, primaries, status, self._clusters, self._executor, now_ms)
-        self.replication = ReplicationLists(config, status, now_ms)
         self.lags = LagHistories(self._clusters, now_ms)
+        self.lists = GroupLists(groups, primaries, status, self._clusters, self.lags, self._executor, now_ms)
+        self.replication = ReplicationLists(config, status, now_ms)
         self.operations = Operations(operations, now_ms)
         moved = AggregateClusters(writers or {})
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 
 from offsetsvc.clusters import Clusters
-from offsetsvc.lags import lag_of
+from offsetsvc.lags import LagHistories, lag_of
 from offsetsvc.overview.pages import filled, limit_of
 from offsetsvc.parallel import Concurrently
 from parallax.client.messages import outcome_to_pb
@@ -22,8 +22,8 @@ from parallax.errors import InvariantError
 from parallax.ports.groups import GroupStore, NamePage, PrimaryStore
 from parallax.ports.status import StatusStore
 from parallax.runtime.deadline import Deadline
+from parallax.v1 import offsets_pb2, primaries_pb2
 from parallax.v1 import overview_pb2 as pb
-from parallax.v1 import primaries_pb2
 
 MOST_WITH_LAG = 100
 """Groups of a page whose lags are asked for."""
@@ -39,6 +39,7 @@ class GroupLists:
         primaries: decisions about them.
         status: what the sync job tells.
         clusters: where they consume.
+        histories: of lags; those of a page are followed from then on.
         executor: for questions side by side.
         now_ms: the store's clock.
     """
@@ -49,6 +50,7 @@ class GroupLists:
         primaries: PrimaryStore,
         status: StatusStore,
         clusters: Clusters,
+        histories: LagHistories,
         executor: Executor,
         now_ms: Callable[[], int],
     ) -> None:
@@ -56,6 +58,7 @@ class GroupLists:
         self._primaries = primaries
         self._status = status
         self._clusters = clusters
+        self._histories = histories
         self._executor = executor
         self._now_ms = now_ms
 
@@ -82,7 +85,8 @@ class GroupLists:
             lambda: (self._status.group_statuses(names), _cycle(self._status)),
             "reading what is known of groups",
         )
-        lags = self._lags(names, decided, statuses, deadline) if request.with_lag else {}
+        places = _places(names, decided, statuses) if request.with_lag else {}
+        lags, verdicts = self._lags(places, deadline), self._verdicts(places)
         now_ms = self._now_ms()
         primaries = {
             item.group: item
@@ -97,6 +101,7 @@ class GroupLists:
                     primary=primaries.get(name, primaries_pb2.Primary(group=name)),
                     sync=_sync(statuses.get(name), cycle, now_ms),
                     lag_offsets=lags.get(name),
+                    lag_verdict=verdicts.get(name),
                 )
                 for name in names
             ],
@@ -145,19 +150,32 @@ class GroupLists:
         return found
 
     def _lags(
-        self,
-        names: Sequence[GroupName],
-        decided: Mapping[GroupName, Assignment | InvariantError | None],
-        statuses: Mapping[GroupName, GroupSyncStatus | UnreadableGroup],
-        deadline: Deadline,
+        self, places: Mapping[GroupName, ClusterName], deadline: Deadline
     ) -> dict[GroupName, int | None]:
-        places = {name: _consumes_at(decided[name], statuses.get(name)) for name in names}
-        known = [(name, cluster) for name, cluster in places.items() if cluster is not None]
-        if not known:
+        if not places:
             return {}
         together = Concurrently(self._executor, deadline)
-        lags = together.map(lambda item: lag_of(self._clusters, *item), known, "asking for lags")
-        return {name: lag for (name, _), lag in zip(known, lags, strict=True)}
+        lags = together.map(
+            lambda item: lag_of(self._clusters, *item), list(places.items()), "asking for lags"
+        )
+        return dict(zip(places, lags, strict=True))
+
+    def _verdicts(
+        self, places: Mapping[GroupName, ClusterName]
+    ) -> dict[GroupName, offsets_pb2.LagVerdict | None]:
+        for group, cluster in places.items():
+            self._histories.looked(group, [cluster])
+        return {group: self._histories.verdict(group, cluster) for group, cluster in places.items()}
+
+
+def _places(
+    names: Sequence[GroupName],
+    decided: Mapping[GroupName, Assignment | InvariantError | None],
+    statuses: Mapping[GroupName, GroupSyncStatus | UnreadableGroup],
+) -> dict[GroupName, ClusterName]:
+    """Where groups consume, of those of which that is known."""
+    found = {name: _consumes_at(decided[name], statuses.get(name)) for name in names}
+    return {name: cluster for name, cluster in found.items() if cluster is not None}
 
 
 def _cycle(status: StatusStore) -> SyncCycle | None:

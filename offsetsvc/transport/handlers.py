@@ -173,6 +173,9 @@ class Handlers:
         lags = self._service.lags.looked(group, [ClusterName(item.cluster) for item in found.clusters])
         for item in found.clusters:
             item.lag_history.extend(lags[ClusterName(item.cluster)])
+            verdict = self._service.lags.verdict(group, ClusterName(item.cluster))
+            if verdict is not None:
+                item.lag_verdict.CopyFrom(verdict)
         return found
 
     def ReportPositions(self, request: pb.ReportPositionsRequest, call: Call) -> pb.ReportPositionsResponse:

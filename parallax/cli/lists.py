@@ -59,9 +59,13 @@ def groups(
     timeout_ms: TimeoutOption = TIMEOUT_MS,
     as_json: JsonOption = False,
 ) -> None:
-    """List the groups: where each is primary, how the sync job sees it, and with --lag its lag."""
+    """List the groups: where each is primary, how the sync job sees it, and with --lag its lag and how it does by it."""
     listing = RowListing(
-        [*_GROUPS, ListColumn(">lag", lambda row: row["lag_offsets"], wide=not lag)],
+        [
+            *_GROUPS,
+            ListColumn(">lag", lambda row: row["lag_offsets"], wide=not lag),
+            ListColumn("verdict", _verdict, wide=not lag),
+        ],
         lambda row: row["group"],
         "no group is known: nothing was committed in an aggregate cluster that the sync job has seen (parallax sync)",
         _group_style,
@@ -342,11 +346,19 @@ def _reasons(row: Row) -> str | None:
     )
 
 
+def _verdict(row: Row) -> str | None:
+    """OK, WARN, REWIND, STALL or STOP; None: it is not known."""
+    found = row["lag_verdict"]
+    if found is None or found["state"] == "LAG_STATE_UNKNOWN":
+        return None
+    return str(found["state"].removeprefix("LAG_"))
+
+
 def _group_style(row: Row) -> str | None:
     primary, sync = row["primary"], row["sync"]
     if (primary is not None and (primary["dual_active"] or primary["problem"])) or (sync and sync["problem"]):
         return "bold red"
-    return None
+    return "yellow" if _verdict(row) in {"REWIND", "STALL", "STOP"} else None
 
 
 def _shards(row: Row) -> str | None:

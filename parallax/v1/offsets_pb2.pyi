@@ -25,6 +25,15 @@ class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     DUAL_ACTIVE: _ClassVar[Outcome]
     UNREACHABLE: _ClassVar[Outcome]
     PARTITION_MISMATCH: _ClassVar[Outcome]
+
+class LagState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    LAG_STATE_UNKNOWN: _ClassVar[LagState]
+    LAG_OK: _ClassVar[LagState]
+    LAG_WARN: _ClassVar[LagState]
+    LAG_REWIND: _ClassVar[LagState]
+    LAG_STALL: _ClassVar[LagState]
+    LAG_STOP: _ClassVar[LagState]
 OUTCOME_UNSPECIFIED: Outcome
 OK: Outcome
 CLAMPED_TO_END: Outcome
@@ -41,6 +50,12 @@ ACTIVE_AT_TARGET: Outcome
 DUAL_ACTIVE: Outcome
 UNREACHABLE: Outcome
 PARTITION_MISMATCH: Outcome
+LAG_STATE_UNKNOWN: LagState
+LAG_OK: LagState
+LAG_WARN: LagState
+LAG_REWIND: LagState
+LAG_STALL: LagState
+LAG_STOP: LagState
 
 class Place(_message.Message):
     __slots__ = ("region", "cluster")
@@ -542,19 +557,39 @@ class LagSample(_message.Message):
     lag_records: int
     def __init__(self, at_ms: _Optional[int] = ..., lag_records: _Optional[int] = ...) -> None: ...
 
+class LagVerdict(_message.Message):
+    __slots__ = ("state", "topic", "partition", "lag_offsets", "partitions_not_ok", "partitions_known", "partitions")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LAG_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_NOT_OK_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_KNOWN_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    state: LagState
+    topic: str
+    partition: int
+    lag_offsets: int
+    partitions_not_ok: int
+    partitions_known: int
+    partitions: int
+    def __init__(self, state: _Optional[_Union[LagState, str]] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., lag_offsets: _Optional[int] = ..., partitions_not_ok: _Optional[int] = ..., partitions_known: _Optional[int] = ..., partitions: _Optional[int] = ...) -> None: ...
+
 class GetGroupPositionsResponse(_message.Message):
     __slots__ = ("group", "clusters")
     class ClusterPositions(_message.Message):
-        __slots__ = ("cluster", "failure", "positions", "lag_history")
+        __slots__ = ("cluster", "failure", "positions", "lag_history", "lag_verdict")
         CLUSTER_FIELD_NUMBER: _ClassVar[int]
         FAILURE_FIELD_NUMBER: _ClassVar[int]
         POSITIONS_FIELD_NUMBER: _ClassVar[int]
         LAG_HISTORY_FIELD_NUMBER: _ClassVar[int]
+        LAG_VERDICT_FIELD_NUMBER: _ClassVar[int]
         cluster: str
         failure: str
         positions: _containers.RepeatedCompositeFieldContainer[GroupPosition]
         lag_history: _containers.RepeatedCompositeFieldContainer[LagSample]
-        def __init__(self, cluster: _Optional[str] = ..., failure: _Optional[str] = ..., positions: _Optional[_Iterable[_Union[GroupPosition, _Mapping]]] = ..., lag_history: _Optional[_Iterable[_Union[LagSample, _Mapping]]] = ...) -> None: ...
+        lag_verdict: LagVerdict
+        def __init__(self, cluster: _Optional[str] = ..., failure: _Optional[str] = ..., positions: _Optional[_Iterable[_Union[GroupPosition, _Mapping]]] = ..., lag_history: _Optional[_Iterable[_Union[LagSample, _Mapping]]] = ..., lag_verdict: _Optional[_Union[LagVerdict, _Mapping]] = ...) -> None: ...
     GROUP_FIELD_NUMBER: _ClassVar[int]
     CLUSTERS_FIELD_NUMBER: _ClassVar[int]
     group: str

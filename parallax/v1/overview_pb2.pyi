@@ -59,16 +59,18 @@ class ListGroupsRequest(_message.Message):
     def __init__(self, prefix: _Optional[str] = ..., after: _Optional[str] = ..., limit: _Optional[int] = ..., with_lag: _Optional[bool] = ...) -> None: ...
 
 class GroupSummary(_message.Message):
-    __slots__ = ("group", "primary", "sync", "lag_offsets")
+    __slots__ = ("group", "primary", "sync", "lag_offsets", "lag_verdict")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     PRIMARY_FIELD_NUMBER: _ClassVar[int]
     SYNC_FIELD_NUMBER: _ClassVar[int]
     LAG_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    LAG_VERDICT_FIELD_NUMBER: _ClassVar[int]
     group: str
     primary: _primaries_pb2.Primary
     sync: GroupSync
     lag_offsets: int
-    def __init__(self, group: _Optional[str] = ..., primary: _Optional[_Union[_primaries_pb2.Primary, _Mapping]] = ..., sync: _Optional[_Union[GroupSync, _Mapping]] = ..., lag_offsets: _Optional[int] = ...) -> None: ...
+    lag_verdict: _offsets_pb2.LagVerdict
+    def __init__(self, group: _Optional[str] = ..., primary: _Optional[_Union[_primaries_pb2.Primary, _Mapping]] = ..., sync: _Optional[_Union[GroupSync, _Mapping]] = ..., lag_offsets: _Optional[int] = ..., lag_verdict: _Optional[_Union[_offsets_pb2.LagVerdict, _Mapping]] = ...) -> None: ...
 
 class ReasonCount(_message.Message):
     __slots__ = ("reason", "count")

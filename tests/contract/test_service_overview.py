@@ -161,6 +161,32 @@ def test_a_lag_is_told_where_it_is_known_and_is_else_null(http: httpx.Client) ->
     assert found["payments"]["lag_offsets"] is None
 
 
+def test_a_verdict_about_a_lag_is_told_from_the_second_question_on() -> None:
+    world = World()
+    world.commit("a", 0)
+    with serving(world) as served, served.http() as http:
+        served.service.primaries.set(Change(GROUP, RegionName("a")), Deadline.after_ms(5_000))
+
+        def verdict() -> object:
+            [found] = http.get("/v1/groups?with_lag=true").json()["groups"]
+            return found["lag_verdict"]
+
+        assert verdict() is None
+        served.service.lags.remember()
+        told = verdict()
+        assert told == {
+            "state": "LAG_OK",
+            "topic": "trips",
+            "partition": 0,
+            "lag_offsets": 0,
+            "partitions_not_ok": 0,
+            "partitions_known": 1,
+            "partitions": 1,
+        }
+        clusters = http.get(f"/v1/groups/{GROUP}/positions").json()["clusters"]
+        assert [item["lag_verdict"] for item in clusters if item["cluster"] == ON_A] == [told]
+
+
 def test_of_a_group_without_a_word_the_sync_is_unknown() -> None:
     world = World()
     with serving(world) as served, served.http() as http:

@@ -63,6 +63,7 @@ class FakeCluster:
     times: dict[TopicPartition, Sequence[int]] = field(default_factory=dict)
     open_transactions: dict[GroupName, frozenset[TopicPartition]] = field(default_factory=dict)
     refused: dict[GroupName, str] = field(default_factory=dict)
+    members: dict[GroupName, int] = field(default_factory=dict)
     epochs: dict[TopicPartition, Mapping[int, int]] = field(default_factory=dict)
     away: bool = False
     asked: int = 0
@@ -124,7 +125,11 @@ class FakeCluster:
     ) -> Sequence[GroupState]:
         del resting  # more may be told of them
         self._answer()
-        return [GroupState(group, "Empty", 0) for group in self.commits if chosen is None or chosen(group)]
+        return [
+            GroupState(group, "Empty", self.members.get(group, 0))
+            for group in self.commits
+            if chosen is None or chosen(group)
+        ]
 
     def committed(self, group: GroupName) -> Mapping[TopicPartition, GroupCommit]:
         self._answer()
@@ -141,7 +146,6 @@ class FakeCluster:
 class Writer(FakeCluster):
     """A cluster that can be written to; what happens around a write is the test's."""
 
-    members: dict[GroupName, int] = field(default_factory=dict)
     assigned: dict[GroupName, frozenset[TopicName]] = field(default_factory=dict)
     own_instances: set[str] = field(default_factory=set)
     written: list[Mapping[TopicPartition, GroupCommit]] = field(default_factory=list)

@@ -453,6 +453,23 @@ def test_a_groups_page_draws_how_its_lag_went() -> None:
     assert "\u2581\u2013\u2588 (7,000 at most)" in read(Browser(reads), "/group?name=billing").text
 
 
+def test_a_groups_page_says_what_its_lag_says_as_far_as_that_is_known() -> None:
+    reads = group_reads()
+    positions = reads.told["get_group_positions"]
+    assert isinstance(positions, pb.GetGroupPositionsResponse)
+    told = positions.clusters[0].lag_verdict
+    for state, words in (
+        (pb.LAG_STATE_UNKNOWN, ""),
+        (pb.LAG_OK, "By its lag: OK"),
+        (pb.LAG_STALL, "By its lag: STALL (trips-3, 70 behind, and 1 more not OK)"),
+    ):
+        told.CopyFrom(
+            pb.LagVerdict(state=state, topic="trips", partition=3, lag_offsets=70, partitions_not_ok=2)
+        )
+        text = read(Browser(reads), "/group?name=billing").text
+        assert words in text if words else "By its lag" not in text
+
+
 def test_a_last_word_tells_its_age() -> None:
     reads = group_reads()
     sync = overview_pb2.SyncJob(age_ms=3_700_000, away=["aggregate-b"], problem="Cassandra did not answer")

@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from offsetsvc.clusters import Clusters
 from offsetsvc.lags import LOOKED_WITHIN_S, MOST_GROUPS, SAMPLES, LagHistories
 from parallax.domain.ids import ClusterName, GroupName, TopicPartition
+from parallax.domain.lag_verdict import WINDOW
 from parallax.v1 import offsets_pb2 as pb
 from tests.worlds.offset_world import GROUP, NOW_MS, TOPIC, World
 
@@ -72,6 +73,61 @@ def test_ten_minutes_of_a_hundred_groups_are_kept_while_somebody_looks() -> None
         clock.now_s += LOOKED_WITHIN_S + 1
         histories.remember()
         assert histories.looked(GROUP, [ON_A])[ON_A] == []
+
+
+def test_a_verdict_takes_ten_moments_and_a_doubt_begins_them_anew() -> None:
+    world, clock = World(), Clock()
+    behind(world, 2, 10)
+    with made(world, clock) as histories:
+
+        def state() -> str | None:
+            found = histories.verdict(GROUP, ON_A)
+            return None if found is None else pb.LagState.Name(found.state)
+
+        def remember(times: int) -> None:
+            for _ in range(times):
+                histories.remember()
+
+        assert state() is None
+        histories.looked(GROUP, [ON_A])
+        assert state() is None
+        remember(WINDOW - 1)
+        assert state() == "LAG_STATE_UNKNOWN"
+        world.cluster("a").members[GROUP] = 1
+        remember(1)
+        assert state() == "LAG_STALL"
+        world.cluster("a").members[GROUP] = 0
+        remember(1)
+        found = histories.verdict(GROUP, ON_A)
+        assert found is not None
+        assert found == pb.LagVerdict(
+            state=pb.LAG_STOP,
+            topic=TOPIC,
+            partition=0,
+            lag_offsets=8,
+            partitions_not_ok=1,
+            partitions_known=1,
+            partitions=1,
+        )
+        world.cluster("a").away = True
+        remember(1)
+        assert state() is None
+        world.cluster("a").away = False
+    with made(world, clock) as histories:  # another one: this one counts the cluster as away for a minute
+        histories.looked(GROUP, [ON_A])
+        remember(WINDOW - 1)
+        assert state() == "LAG_STATE_UNKNOWN"
+        world.commit("a", 3)
+        remember(1)
+        assert state() == "LAG_OK"
+        behind(world, 10, 10)
+        remember(1)
+        assert state() == "LAG_OK"
+        world.commit("a", 10, partition=1)  # whose log's end nobody knows
+        remember(1)
+        found = histories.verdict(GROUP, ON_A)
+        assert found is not None
+        assert (found.state, found.partitions_known, found.partitions) == (pb.LAG_STATE_UNKNOWN, 1, 2)
 
 
 def test_where_a_cluster_is_away_or_not_configured_it_is_unknown() -> None:

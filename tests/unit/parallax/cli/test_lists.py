@@ -19,7 +19,8 @@ from typer.testing import CliRunner
 from parallax.cli import main as main_module
 from parallax.cli.main import app, exit_code_of
 from parallax.cli.rows import collected, seconds
-from parallax.domain.ids import GroupName
+from parallax.domain.ids import ClusterName, GroupName, TopicPartition
+from parallax.domain.lag_verdict import WINDOW
 from parallax.domain.outcome import Outcome
 from parallax.domain.sync_status import GroupSyncStatus, SyncCycle, SyncTrouble
 from parallax.errors import (
@@ -35,7 +36,7 @@ from parallax.failover.journal import Step, note_of
 from tests.contract.test_service_overview import move, part, shard
 from tests.golden.stored_formats import DRILL
 from tests.worlds.offset_servers import Served, serving
-from tests.worlds.offset_world import GROUP, NOW_MS, World
+from tests.worlds.offset_world import GROUP, NOW_MS, TOPIC, World
 
 PLACES = {"PARALLAX_CONFIG": ""}
 
@@ -347,3 +348,21 @@ def test_entries_are_chosen_and_sorted(served: Served) -> None:
     lags = [row["lag_records"] for row in parsed(served, "partitions", "--filter", "lag_records>0")]
     assert sorted(lags) == [3, 70]
     assert "there are more" in run(served, "groups", "--sort", "group", "--limit", "1").stdout
+
+
+def test_groups_can_be_chosen_by_what_their_lag_says() -> None:
+    world = filled()
+    world.status.save_groups(
+        [GroupSyncStatus(GROUP, Outcome.OK, NOW_MS, NOW_MS, active_at=(ClusterName("aggregate-a"),))]
+    )
+    world.cluster("a").lay(TopicPartition(TOPIC, 0), [0] * 10)
+    with serving(world) as served:
+        assert [row["lag_verdict"] for row in parsed(served, "groups", "--lag")] == [None, None]
+        for _ in range(WINDOW + 1):
+            served.service.lags.remember()
+        chosen = parsed(served, "groups", "--lag", "--filter", "lag_verdict.state=LAG_STOP")
+        assert [row["group"] for row in chosen] == [GROUP]
+        assert "STOP" in run(served, "groups", "--lag").stdout
+        assert "verdict" not in run(served, "groups").stdout
+        rows = list(csv.reader(io.StringIO(run(served, "groups", "--lag", "-o", "csv").stdout)))
+        assert [row[rows[0].index("verdict")] for row in rows[1:]] == ["", "STOP"]
