@@ -44,6 +44,7 @@ class Entry(NamedTuple):
 
 COMMANDS = {
     "init": Entry("parallax.cli.init", "services", "init"),
+    "size": Entry("parallax.cli.size", "services", "size"),
     "stack": Entry("lab.stack.command", "lab"),
     "schema": Entry("parallax.cli.schema", "services"),
     "runlog": Entry("replicator.run_log_command", "replicator"),
