@@ -4,11 +4,13 @@ An offset means something only inside one cluster. ``SourceOffset`` and ``Target
 so that the type checker refuses an offset that crossed clusters unnamed. Both are **next offsets**: the offset
 of the first record not yet consumed or copied, which is what a Kafka group commits. The place of a record
 itself is always called ``record_offset``, and `next_offset` is the one place where the two meet.
+
+What has several parts is a tuple, because it is the key of nearly everything: a copier of many partitions, or a service that
+answers where groups resume, looks up thousands a second, and a tuple's hash is not computed in Python.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple, NewType
 
 from parallax.errors import InvalidNameError
@@ -78,8 +80,7 @@ def region_of(cluster: ClusterName) -> RegionName:
     return RegionName(region)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Route:
+class Route(NamedTuple):
     """Replication from the regional cluster of ``source`` to the aggregate cluster of ``target``."""
 
     source: RegionName
@@ -102,11 +103,7 @@ class Route:
 
 
 class TopicPartition(NamedTuple):
-    """A partition of a topic. Replication keeps partition numbers, so it names source and target alike.
-
-    A tuple, because it is the key of nearly everything: a copier of many partitions looks up thousands a second, and a
-    tuple's hash is not computed in Python.
-    """
+    """A partition of a topic. Replication keeps partition numbers, so it names source and target alike."""
 
     topic: TopicName
     partition: int
@@ -115,8 +112,7 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class SourceId:
+class SourceId(NamedTuple):
     """One source of an aggregate partition: a region's topic in one incarnation."""
 
     region: RegionName
@@ -126,8 +122,7 @@ class SourceId:
         return f"{self.region}/{self.topic_id}"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Lineage:
+class Lineage(NamedTuple):
     """What a mapping holds for: this source topic, this target topic, an unbroken stretch of both logs.
 
     ``generation`` is 0 until a truncation was seen. It grows when an unclean leader election at the source threw
@@ -155,8 +150,7 @@ class Lineage:
         return cls(TopicId(parts[0]), TopicId(parts[1]), int(parts[2]))
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class RoutePartition:
+class RoutePartition(NamedTuple):
     """One partition of one route: the unit that runs, watermarks and positions belong to."""
 
     route: Route

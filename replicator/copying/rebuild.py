@@ -190,7 +190,7 @@ def _next_generation(
         if (record.lineage.source_topic_id, record.lineage.target_topic_id) == ids
     ]
     beginning = Beginning(
-        replace(state.lineage, generation=max(generations) + 1),
+        state.lineage._replace(generation=max(generations) + 1),
         first,
         why,
         parted_at=state.source_next,

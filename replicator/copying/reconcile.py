@@ -206,7 +206,7 @@ def _copied(
     if cut is not None:
         generation = max(known.generation + 1, source_log.leader_epoch)
         begins = Beginning(
-            replace(known, generation=generation),
+            known._replace(generation=generation),
             max(cut, source_log.low_watermark),
             f"the source lost its tail: it now ends at {cut}, records up to {state.source_next} had been copied",
             parted_at=cut,
@@ -402,7 +402,7 @@ def cut_by_target(state: PartitionState, kept_to: TargetOffset, history: RunHist
         closes_at = cut
     told = state.target_leader_epoch
     return Beginning(
-        replace(lineage, generation=lineage.generation + 1),
+        lineage._replace(generation=lineage.generation + 1),
         cut,
         f"the target lost its tail: {kept_to} is what it kept, records up to {state.target_floor} had been written",
         parted_at=cut,

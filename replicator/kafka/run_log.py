@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import structlog
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
@@ -162,7 +161,7 @@ def changes_of_lineages(
         entries += [entry for _, entry in records if entry is not None and _tells_of(entry, item)]
     for entry in sorted(entries, key=lambda entry: entry.layout):  # a layout has the partition in one shard
         for part in entry.partitions:
-            same = replace(lineage_of(part), generation=lineage.generation) == lineage
+            same = lineage_of(part)._replace(generation=lineage.generation) == lineage
             if same and topic_partition_of(part) == item:
                 yield PartitionChange(state_of(part), rows_of(part), lost_of(part), part.closed)
 

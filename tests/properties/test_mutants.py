@@ -134,14 +134,14 @@ def topic_incarnations_mixed(monkeypatch: pytest.MonkeyPatch) -> None:
     right = resume_module.resume
 
     def named_alike(items: Any) -> list[Any]:
-        return [replace(item, source=replace(item.source, topic_id="one")) for item in items]
+        return [replace(item, source=item.source._replace(topic_id="one")) for item in items]
 
     def wrong(**question: Any) -> Resume:
         progress = question.pop("progress", None)
         question = {**question, "origin": named_alike(question["origin"])}
         question["destination"] = named_alike(question["destination"])
         if progress is not None:
-            positions = {replace(source, topic_id="one"): at for source, at in progress.positions.items()}
+            positions = {source._replace(topic_id="one"): at for source, at in progress.positions.items()}
             progress = replace(progress, positions=positions)
         return right(**question, progress=progress)
 

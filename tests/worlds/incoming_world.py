@@ -249,7 +249,7 @@ class World:
         kept = min(log.end, self._kept(log, state.target_leader_epoch), state.target_floor)
         if kept < state.target_floor:
             cut = Beginning(
-                replace(lineage, generation=state.lineage.generation + 1),
+                lineage._replace(generation=state.lineage.generation + 1),
                 state.source_next,
                 "the target lost its tail",
                 parted_at=state.source_next,

@@ -373,7 +373,7 @@ class World:
         self._end_at(name, partition)
         for source in self.regions:
             copying = self.copying(source, target, partition)
-            copying.lineage = replace(copying.lineage, generation=copying.lineage.generation + 1)
+            copying.lineage = copying.lineage._replace(generation=copying.lineage.generation + 1)
             copying.sequence += 1
             kept = [record[1] + 1 for record in self.logs[name, partition] if record and record[0] == source]
             copying.source_next = copying.last_run_end = max(kept, default=0)
@@ -390,7 +390,7 @@ class World:
             self._version += 1
             ended = replace(record, closed_at=SourceOffset(copying.source_next), version=self._version)
             self.index.write_lineages([ended])
-            lineage = replace(copying.lineage, source_topic_id=TopicId(f"regional-{source}-{generation}"))
+            lineage = copying.lineage._replace(source_topic_id=TopicId(f"regional-{source}-{generation}"))
             self._copying[item] = _Copying(lineage, sequence=copying.sequence + 1)
             self._open(item, self._copying[item], SourceOffset(0))
 

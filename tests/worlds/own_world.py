@@ -337,7 +337,7 @@ class OwnWorld:
         self._tell(everything=True)
 
     def _begin_again(self, copier: Copier, position: int, lost_epoch: int) -> None:
-        copier.lineage = replace(copier.lineage, generation=copier.lineage.generation + 1)
+        copier.lineage = copier.lineage._replace(generation=copier.lineage.generation + 1)
         copier.sequence += 1
         copier.position, copier.last_run_end = min(position, copier.position), 0
         before = self.logs[copier.source].slots[: copier.position]

@@ -228,7 +228,7 @@ def test_a_commit_names_the_logs_of_what_was_written_and_of_what_begins() -> Non
     world.ledger.write([PartitionChange(replace(world.ledger.states[idle], target_leader_epoch=7))])
     assert world.target.confirmed[1:] == [run_log]
     state = world.ledger.states[begun]
-    anew = replace(state, lineage=replace(state.lineage, target_topic_id=TopicId("n")), target_leader_epoch=0)
+    anew = replace(state, lineage=state.lineage._replace(target_topic_id=TopicId("n")), target_leader_epoch=0)
     world.ledger.write([PartitionChange(state, closed=True), PartitionChange(anew)])
     assert world.target.confirmed[2:] == [run_log | {begun: TargetLog(TopicId("n"), 0)}]
 

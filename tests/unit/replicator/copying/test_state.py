@@ -389,7 +389,7 @@ def test_a_target_that_lost_its_tail_is_cut_while_the_source_is_away() -> None:
 
 def test_a_cut_below_the_present_generation_goes_back_to_the_last_row_of_an_earlier_one() -> None:
     first = state(100, 100, epoch=0)
-    present = PartitionState(ITEM, replace(LINEAGE, generation=1), 1, 90, 101, 90, 90, 101, 0)
+    present = PartitionState(ITEM, LINEAGE._replace(generation=1), 1, 90, 101, 90, 90, 101, 0)
     rows = [(first, [Run(0, 0, 0, 0), Run(0, 0, 100, 0, 0)]), (present, [Run(90, 101, 0, 90, 0)])]
     _, opened = changes(present, TargetEnd(80, 5), *rows)
     assert (opened.state.source_next, opened.state.source_leader_epoch) == (80, 0)
@@ -400,7 +400,7 @@ def test_a_cut_below_the_present_generation_goes_back_to_the_last_row_of_an_earl
 
 def test_rows_of_an_earlier_generation_that_an_earlier_cut_made_void_are_not_gone_by() -> None:
     first = state(100, 100, epoch=0)
-    second = PartitionState(ITEM, replace(LINEAGE, generation=1), 1, 80, 80, 85, 85, 95, 0, 5, 5)
+    second = PartitionState(ITEM, LINEAGE._replace(generation=1), 1, 80, 80, 85, 85, 95, 0, 5, 5)
     rows = [(first, [Run(0, 0, 100, 0, 0)]), (second, [Run(80, 80, 0, 80, 0), Run(80, 90, 5, 80, 0)])]
     _, opened = changes(second, TargetEnd(200, 7, kept_to=90), *rows)
     assert opened.state.source_next == 80
