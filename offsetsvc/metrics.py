@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from functools import lru_cache
+from types import TracebackType
 
 from prometheus_client import Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -50,7 +51,7 @@ class ServiceMetrics:
         # Looking a series up by its labels takes longer than counting in it.
         self._counter = lru_cache(_MOST_SERIES)(self._requests.labels)
         self._timer = lru_cache(_MOST_SERIES)(self._seconds.labels)
-        self._outcome = lru_cache(_MOST_SERIES)(self._outcomes.labels)
+        self._outcome = lru_cache(_MOST_SERIES)(lambda outcome: self._outcomes.labels(outcome.name))
 
     def watch(self, service: UseCases, identity: Identity = ASKS_NOBODY) -> StoreGauges:
         """Show too how old the keys are that prove who calls, and what the store holds.
@@ -65,48 +66,70 @@ class ServiceMetrics:
         self.registry.register(_Unaudited(service))
         return gauges
 
-    @contextmanager
-    def request(self, transport: str, method: str) -> Iterator[None]:
+    def request(self, transport: str, method: str) -> AbstractContextManager[None]:
         """Count and time one request; an error passes through."""
-        began_s = time.perf_counter()
-        try:
-            with self.stream(transport, method):
-                yield
-        finally:
-            self._timer(transport, method).observe(time.perf_counter() - began_s)
+        return _Counted(self._counter, transport, method, self._timer(transport, method))
 
-    @contextmanager
-    def refusals(self, transport: str, method: str) -> Iterator[None]:
+    def refusals(self, transport: str, method: str) -> AbstractContextManager[None]:
         """Count a request that is not let in; the error passes through, and a request that is let in is counted later."""
-        try:
-            yield
-        except ParallaxError:
-            with self.stream(transport, method):
-                raise
+        return _Refused(self._counter, transport, method)
 
-    @contextmanager
-    def stream(self, transport: str, method: str) -> Iterator[None]:
+    def stream(self, transport: str, method: str) -> AbstractContextManager[None]:
         """Count one request for a stream once it has ended; an error passes through.
 
         It is not timed: a watch lasts for seconds by design, and would look like a slow answer.
         """
-        code = "INTERNAL"
-        try:
-            yield
-            code = "OK"
-        except ParallaxError as error:
-            code = error.code
-            raise
-        except GeneratorExit:  # the caller of a stream went away
-            code = "CANCELLED"
-            raise
-        finally:
-            self._counter(transport, method, code).inc()
+        return _Counted(self._counter, transport, method)
 
     def answered(self, answers: Iterable[FailoverAnswer]) -> None:
         """Count the outcomes of answers."""
         for answer in answers:
-            self._outcome(answer.outcome.name).inc()
+            self._outcome(answer.outcome).inc()
+
+
+class _Counted:
+    """Counts a request by what becomes of it. No generator: it is made for each call of thousands a second."""
+
+    __slots__ = ("_began_s", "_counter", "_method", "_timer", "_transport")
+
+    def __init__(
+        self,
+        counter: Callable[[str, str, str], Counter],
+        transport: str,
+        method: str,
+        timer: Histogram | None = None,
+    ) -> None:
+        self._counter = counter
+        self._transport = transport
+        self._method = method
+        self._timer = timer
+        self._began_s = time.perf_counter()
+
+    def __enter__(self) -> None:
+        """The request begins."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            code = "OK"
+        elif isinstance(error, ParallaxError):
+            code = error.code
+        else:  # or the caller of a stream went away
+            code = "CANCELLED" if issubclass(kind, GeneratorExit) else "INTERNAL"
+        if self._timer is not None:
+            self._timer.observe(time.perf_counter() - self._began_s)
+        self._counter(self._transport, self._method, code).inc()
+
+
+class _Refused(_Counted):
+    __slots__ = ()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, ParallaxError):
+            super().__exit__(kind, error, trace)
 
 
 class _IssuerKeys(Collector):

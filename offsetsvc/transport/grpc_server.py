@@ -224,34 +224,25 @@ class GrpcCalls:
         name = handler.__name__
 
         def call(request: Request, context: grpc.ServicerContext) -> Answer:
-            caller = self._caller(name, request, context)
-            deadline = self._deadline(context)
-            with (
-                self._turn(context, deadline),
-                _statuses(name, context),
-                self._metrics.request("grpc", name),
-                received(_headers(context), f"parallax.{name}", rpc__system="grpc", rpc__method=name),
-            ):
-                return handler(request, Call(deadline, caller))
+            with _statuses(name, context):
+                caller = self._caller(name, request, context)
+                deadline = self._deadline(context)
+                self._turns.take(deadline)
+                try:
+                    with (
+                        self._metrics.request("grpc", name),
+                        received(_headers(context), f"parallax.{name}", rpc__system="grpc", rpc__method=name),
+                    ):
+                        return handler(request, Call(deadline, caller))
+                finally:
+                    self._turns.give_back()
 
         return call
 
     def _caller(self, name: str, request: Request, context: grpc.ServicerContext) -> Caller:
         """Who calls, if it may; others take nobody's turn."""
-        with _statuses(name, context), self._metrics.refusals("grpc", name):
+        with self._metrics.refusals("grpc", name):
             return self._access.caller("grpc", name, request, lambda: shown_in(context))
-
-    @contextmanager
-    def _turn(self, context: grpc.ServicerContext, deadline: Deadline) -> Iterator[None]:
-        """A call's turn; one that is refused carries none of our codes: the server is busy."""
-        try:
-            self._turns.take(deadline)
-        except BusyError as error:
-            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
-        try:
-            yield
-        finally:
-            self._turns.give_back()
 
     def watch(
         self, handler: Callable[[Request, Call, Callable[[float], bool]], Iterator[Answer]]
@@ -260,7 +251,8 @@ class GrpcCalls:
         name, watches = handler.__name__, _Watches(self._most, self._stopping)
 
         def call(request: Request, context: grpc.ServicerContext) -> Iterator[Answer]:
-            caller = self._caller(name, request, context)
+            with _statuses(name, context):
+                caller = self._caller(name, request, context)
             with watches.one(context) as wait, _statuses(name, context), self._metrics.stream("grpc", name):
                 deadline = self._deadline(context).at_most_ms(_WATCH_MS)
                 yield from handler(request, Call(deadline, caller), wait)
@@ -375,9 +367,14 @@ def _der(pem: bytes) -> bytes:
 
 @contextmanager
 def _statuses(method: str, context: grpc.ServicerContext) -> Iterator[None]:
-    """Turn errors into statuses: ours by the table, all else into INTERNAL with the story in the log."""
+    """Turn errors into statuses: ours by the table, all else into INTERNAL with the story in the log.
+
+    A call that is refused because the server is busy carries none of our codes.
+    """
     try:
         yield
+    except BusyError as error:
+        context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
     except ParallaxError as error:
         _abort(context, status_of(error).grpc, error.code, str(error))
     except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets a status

@@ -55,7 +55,7 @@ class Shell:
         with self._metrics.refusals("rest", name):
             caller = self._access.caller("rest", name, request, SHOWN.get)
         deadline = Deadline.after_ms(self._config.service.deadline_ms)
-        headers = ((key.decode("latin-1"), value.decode("latin-1")) for key, value in HEADERS.get())
+        headers = [(key.decode("latin-1"), value.decode("latin-1")) for key, value in HEADERS.get()]
         with (
             self._turns.one(deadline),
             self._metrics.request("rest", name),

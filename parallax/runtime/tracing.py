@@ -6,8 +6,9 @@ an application with an SDK of its own, or ``opentelemetry-instrument parallax se
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import lru_cache
 from typing import Any
 
 try:
@@ -49,8 +50,9 @@ def sent() -> tuple[tuple[str, str], ...]:
     return tuple(headers.items())
 
 
-@contextmanager
-def received(headers: Iterable[tuple[str, Any]], name: str, **attributes: Attribute) -> Iterator[None]:
+def received(
+    headers: Collection[tuple[str, Any]], name: str, **attributes: Attribute
+) -> AbstractContextManager[None]:
     """A service's work on a call, as a span below that of its caller.
 
     Args:
@@ -58,9 +60,31 @@ def received(headers: Iterable[tuple[str, Any]], name: str, **attributes: Attrib
         name: of the call.
         attributes: as in `span`.
     """
-    if not _installed:
-        yield
-        return
+    if not _installed or (not _recorded() and not _told_by(headers)):
+        return _NOTHING
+    return _received(headers, name, attributes)
+
+
+def _recorded() -> bool:
+    """Whether somebody may record spans."""
+    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+
+
+def _told_by(headers: Collection[tuple[str, Any]]) -> bool:
+    """Whether the caller tells of its span: it is passed on then, and logged."""
+    fields = _fields()
+    return any(key in fields for key, _ in headers)
+
+
+@lru_cache(maxsize=1)
+def _fields() -> frozenset[str]:
+    return frozenset(propagate.get_global_textmap().fields)
+
+
+@contextmanager
+def _received(
+    headers: Collection[tuple[str, Any]], name: str, attributes: Mapping[str, Attribute]
+) -> Iterator[None]:
     carrier = {key: value for key, value in headers if isinstance(value, str)}
     with trace.get_tracer(_SCOPE).start_as_current_span(
         name,
