@@ -9,7 +9,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from parallax.client.client import OffsetClient, at_cluster
-from parallax.client.messages import outcome_from_pb, progress_from_pb, ranges_from_pb
+from parallax.client.messages import outcome_from_pb, progress_from_pb, skips_from_pb
 from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import (
     UNKNOWN_EPOCH,
@@ -196,7 +196,7 @@ def ask(
     origin, target = pair
     return answers_from_pb(
         client.get_group_failover_offsets(
-            group, origin=at_cluster(origin), to=at_cluster(target), topics=topics
+            group, origin=at_cluster(origin), to=at_cluster(target), topics=topics, pack_skip_ranges=True
         )
     )
 
@@ -235,7 +235,7 @@ def answer_from_pb(offset: pb.FailoverOffset) -> ResumeAnswer:
         notes=frozenset(map(outcome_from_pb, (offset.outcome, *offset.notes))),
         explanation=offset.explanation,
         vector=progress_from_pb(offset.progress),
-        skips=ranges_from_pb(offset.skip_ranges),
+        skips=skips_from_pb(offset),
         complete_to=min((bound for bound in bounds if bound is not None), default=None),
         skips_cut=offset.HasField("skip_ranges_continue_at"),
         pending_records=offset.pending_records,

@@ -94,6 +94,7 @@ class OffsetClient:
         next_offset: int | None = None,
         by_timestamp: pb.TimestampPolicy | None = None,
         nearest_checkpoint: bool = False,
+        pack_skip_ranges: bool = False,
         timeout_ms: float | None = None,
     ) -> pb.FailoverOffset:
         """Where one partition of a group resumes.
@@ -107,6 +108,8 @@ class OffsetClient:
             next_offset: the caller's own position there; None: the group's committed offset.
             by_timestamp: go by record timestamps instead of the log start where no row proves anything; None: never.
             nearest_checkpoint: tell for comparison where a checkpoint-only rule would resume.
+            pack_skip_ranges: the answer may have them as ``packed_skip_ranges``, which costs the service less;
+                `parallax.client.messages.skips_from_pb` reads both.
             timeout_ms: budget of the call with its retries.
         """
         request = pb.GetFailoverOffsetRequest(
@@ -117,6 +120,7 @@ class OffsetClient:
             next_offset=next_offset,
             by_timestamp=by_timestamp,
             nearest_checkpoint=nearest_checkpoint,
+            pack_skip_ranges=pack_skip_ranges,
             **_from(origin),
         )
         return self._call("GetFailoverOffset", request, pb.FailoverOffset, timeout_ms)
@@ -131,6 +135,7 @@ class OffsetClient:
         topics: Iterable[str] = (),
         record_move: bool = False,
         by_timestamp: pb.TimestampPolicy | None = None,
+        pack_skip_ranges: bool = False,
         timeout_ms: float | None = None,
     ) -> pb.GetGroupFailoverOffsetsResponse:
         """Where every partition of a group resumes.
@@ -143,6 +148,7 @@ class OffsetClient:
             topics: only these; none: all that the group committed on or that ``positions`` name.
             record_move: remember the answers as the group's progress at ``to``: it moves now.
             by_timestamp: as in `get_failover_offset`.
+            pack_skip_ranges: likewise.
             timeout_ms: budget of the call with its retries.
         """
         request = pb.GetGroupFailoverOffsetsRequest(
@@ -152,6 +158,7 @@ class OffsetClient:
             topics=topics,
             record_move=record_move,
             by_timestamp=by_timestamp,
+            pack_skip_ranges=pack_skip_ranges,
             **_from(origin),
         )
         return self._call("GetGroupFailoverOffsets", request, pb.GetGroupFailoverOffsetsResponse, timeout_ms)

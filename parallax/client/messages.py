@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import accumulate, chain
+from operator import sub
+from typing import cast
 
 from parallax.domain.ids import RegionName, SourceId, SourceOffset, TargetOffset, TopicId
+from parallax.domain.lineage_history import Stretch
 from parallax.domain.outcome import Outcome
 from parallax.domain.progress import SourcePosition
 from parallax.domain.skips import SkipRange
@@ -14,7 +18,7 @@ from parallax.v1 import offsets_pb2 as pb
 
 def outcome_to_pb(outcome: Outcome) -> pb.Outcome:
     """The same word in the proto; both enums carry the same numbers too."""
-    return pb.Outcome.Value(outcome.name)  # type: ignore[return-value] # the stub calls the number an int
+    return cast("pb.Outcome", outcome.value)
 
 
 def outcome_from_pb(value: int) -> Outcome:
@@ -69,6 +73,20 @@ def progress_from_pb(items: Iterable[pb.SourceProgress]) -> dict[SourceId, Sourc
 def ranges_from_pb(items: Iterable[pb.OffsetRange]) -> tuple[SkipRange, ...]:
     """Skip ranges, in their order."""
     return tuple(SkipRange(TargetOffset(item.start), TargetOffset(item.end)) for item in items)
+
+
+def packed(stretches: Iterable[Stretch]) -> list[int]:
+    """Skip ranges, merged and in order, as ``FailoverOffset.packed_skip_ranges``."""
+    bounds = list(chain.from_iterable(stretches))
+    return list(map(sub, bounds, chain((0,), bounds)))
+
+
+def skips_from_pb(answer: pb.FailoverOffset) -> tuple[SkipRange, ...]:
+    """The skip ranges of an answer, packed or not."""
+    if not answer.packed_skip_ranges:
+        return ranges_from_pb(answer.skip_ranges)
+    bounds = [TargetOffset(bound) for bound in accumulate(answer.packed_skip_ranges)]
+    return tuple(map(SkipRange, bounds[::2], bounds[1::2]))
 
 
 def offset_from_pb(value: int, what: str) -> int:

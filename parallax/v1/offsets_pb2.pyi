@@ -74,7 +74,7 @@ class TimestampPolicy(_message.Message):
     def __init__(self, margin_ms: _Optional[int] = ..., timestamp_ms: _Optional[int] = ...) -> None: ...
 
 class GetFailoverOffsetRequest(_message.Message):
-    __slots__ = ("group", "topic", "partition", "to", "next_offset", "by_timestamp", "nearest_checkpoint")
+    __slots__ = ("group", "topic", "partition", "to", "next_offset", "by_timestamp", "nearest_checkpoint", "pack_skip_ranges")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -83,6 +83,7 @@ class GetFailoverOffsetRequest(_message.Message):
     NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     BY_TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
     NEAREST_CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    PACK_SKIP_RANGES_FIELD_NUMBER: _ClassVar[int]
     group: str
     topic: str
     partition: int
@@ -90,7 +91,8 @@ class GetFailoverOffsetRequest(_message.Message):
     next_offset: int
     by_timestamp: TimestampPolicy
     nearest_checkpoint: bool
-    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., to: _Optional[_Union[Place, _Mapping]] = ..., next_offset: _Optional[int] = ..., by_timestamp: _Optional[_Union[TimestampPolicy, _Mapping]] = ..., nearest_checkpoint: _Optional[bool] = ..., **kwargs) -> None: ...
+    pack_skip_ranges: bool
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., to: _Optional[_Union[Place, _Mapping]] = ..., next_offset: _Optional[int] = ..., by_timestamp: _Optional[_Union[TimestampPolicy, _Mapping]] = ..., nearest_checkpoint: _Optional[bool] = ..., pack_skip_ranges: _Optional[bool] = ..., **kwargs) -> None: ...
 
 class PartitionPosition(_message.Message):
     __slots__ = ("topic", "partition", "next_offset", "leader_epoch")
@@ -105,7 +107,7 @@ class PartitionPosition(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., next_offset: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
 
 class GetGroupFailoverOffsetsRequest(_message.Message):
-    __slots__ = ("group", "to", "positions", "topics", "record_move", "by_timestamp")
+    __slots__ = ("group", "to", "positions", "topics", "record_move", "by_timestamp", "pack_skip_ranges")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     FROM_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
@@ -113,13 +115,15 @@ class GetGroupFailoverOffsetsRequest(_message.Message):
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     RECORD_MOVE_FIELD_NUMBER: _ClassVar[int]
     BY_TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
+    PACK_SKIP_RANGES_FIELD_NUMBER: _ClassVar[int]
     group: str
     to: Place
     positions: _containers.RepeatedCompositeFieldContainer[PartitionPosition]
     topics: _containers.RepeatedScalarFieldContainer[str]
     record_move: bool
     by_timestamp: TimestampPolicy
-    def __init__(self, group: _Optional[str] = ..., to: _Optional[_Union[Place, _Mapping]] = ..., positions: _Optional[_Iterable[_Union[PartitionPosition, _Mapping]]] = ..., topics: _Optional[_Iterable[str]] = ..., record_move: _Optional[bool] = ..., by_timestamp: _Optional[_Union[TimestampPolicy, _Mapping]] = ..., **kwargs) -> None: ...
+    pack_skip_ranges: bool
+    def __init__(self, group: _Optional[str] = ..., to: _Optional[_Union[Place, _Mapping]] = ..., positions: _Optional[_Iterable[_Union[PartitionPosition, _Mapping]]] = ..., topics: _Optional[_Iterable[str]] = ..., record_move: _Optional[bool] = ..., by_timestamp: _Optional[_Union[TimestampPolicy, _Mapping]] = ..., pack_skip_ranges: _Optional[bool] = ..., **kwargs) -> None: ...
 
 class GetGroupFailoverOffsetsResponse(_message.Message):
     __slots__ = ("offsets", "outcome")
@@ -230,7 +234,7 @@ class EpochEnd(_message.Message):
     def __init__(self, leader_epoch: _Optional[int] = ..., source_next_offset: _Optional[int] = ...) -> None: ...
 
 class FailoverOffset(_message.Message):
-    __slots__ = ("group", "topic", "partition", "to", "resume_offset", "outcome", "notes", "explanation", "sources", "skip_ranges", "complete_to", "skip_ranges_continue_at", "redelivery_records", "pending_records", "freshness_ms", "progress", "nearest_checkpoint_offset", "by_timestamp")
+    __slots__ = ("group", "topic", "partition", "to", "resume_offset", "outcome", "notes", "explanation", "sources", "skip_ranges", "complete_to", "skip_ranges_continue_at", "redelivery_records", "pending_records", "freshness_ms", "progress", "nearest_checkpoint_offset", "by_timestamp", "packed_skip_ranges")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -250,6 +254,7 @@ class FailoverOffset(_message.Message):
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     NEAREST_CHECKPOINT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     BY_TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
+    PACKED_SKIP_RANGES_FIELD_NUMBER: _ClassVar[int]
     group: str
     topic: str
     partition: int
@@ -268,7 +273,8 @@ class FailoverOffset(_message.Message):
     progress: _containers.RepeatedCompositeFieldContainer[SourceProgress]
     nearest_checkpoint_offset: int
     by_timestamp: ByTimestamp
-    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., to: _Optional[_Union[ClusterPosition, _Mapping]] = ..., resume_offset: _Optional[int] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., notes: _Optional[_Iterable[_Union[Outcome, str]]] = ..., explanation: _Optional[str] = ..., sources: _Optional[_Iterable[_Union[SourcePart, _Mapping]]] = ..., skip_ranges: _Optional[_Iterable[_Union[OffsetRange, _Mapping]]] = ..., complete_to: _Optional[int] = ..., skip_ranges_continue_at: _Optional[int] = ..., redelivery_records: _Optional[int] = ..., pending_records: _Optional[int] = ..., freshness_ms: _Optional[int] = ..., progress: _Optional[_Iterable[_Union[SourceProgress, _Mapping]]] = ..., nearest_checkpoint_offset: _Optional[int] = ..., by_timestamp: _Optional[_Union[ByTimestamp, _Mapping]] = ..., **kwargs) -> None: ...
+    packed_skip_ranges: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., partition: _Optional[int] = ..., to: _Optional[_Union[ClusterPosition, _Mapping]] = ..., resume_offset: _Optional[int] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., notes: _Optional[_Iterable[_Union[Outcome, str]]] = ..., explanation: _Optional[str] = ..., sources: _Optional[_Iterable[_Union[SourcePart, _Mapping]]] = ..., skip_ranges: _Optional[_Iterable[_Union[OffsetRange, _Mapping]]] = ..., complete_to: _Optional[int] = ..., skip_ranges_continue_at: _Optional[int] = ..., redelivery_records: _Optional[int] = ..., pending_records: _Optional[int] = ..., freshness_ms: _Optional[int] = ..., progress: _Optional[_Iterable[_Union[SourceProgress, _Mapping]]] = ..., nearest_checkpoint_offset: _Optional[int] = ..., by_timestamp: _Optional[_Union[ByTimestamp, _Mapping]] = ..., packed_skip_ranges: _Optional[_Iterable[int]] = ..., **kwargs) -> None: ...
 
 class ByTimestamp(_message.Message):
     __slots__ = ("basis", "margin_ms", "timestamp_ms", "problem", "redelivery_at_most_offsets")
