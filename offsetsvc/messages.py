@@ -15,7 +15,14 @@ from offsetsvc.answers import (
     SourceView,
     TimestampPolicy,
 )
-from parallax.client.messages import offset_from_pb, outcome_to_pb, progress_from_pb, progress_to_pb
+from offsetsvc.resume.explain import explain
+from parallax.client.messages import (
+    offset_from_pb,
+    outcome_to_pb,
+    packed,
+    progress_from_pb,
+    progress_to_pb,
+)
 from parallax.domain.ids import (
     UNKNOWN_EPOCH,
     ClusterName,
@@ -24,10 +31,10 @@ from parallax.domain.ids import (
     TopicName,
     TopicPartition,
 )
+from parallax.domain.lineage_history import Stretch
 from parallax.domain.outcome import Outcome, gravest
 from parallax.domain.progress import Progress
 from parallax.domain.runs import LostRange, Run
-from parallax.domain.skips import SkipRange
 from parallax.errors import InvalidNameError, InvalidOffsetError, UnknownPartitionError
 from parallax.v1 import offsets_pb2 as pb
 
@@ -93,19 +100,25 @@ def partition_from(topic: str, partition: int) -> TopicPartition:
     return TopicPartition(TopicName(topic), partition)
 
 
-def failover_to_pb(answer: FailoverAnswer) -> pb.FailoverOffset:
-    """A partition's answer."""
+def failover_to_pb(answer: FailoverAnswer, *, pack: bool = False) -> pb.FailoverOffset:
+    """A partition's answer.
+
+    Args:
+        answer: the answer.
+        pack: tell its skip ranges as ``packed_skip_ranges``.
+    """
+    # What is made within the message that holds it need not be copied there.
     sides: dict[str, Any] = {"from": _side(answer.origin), "to": _side(answer.destination)}
-    return pb.FailoverOffset(
+    told = pb.FailoverOffset(
         group=answer.group,
         topic=answer.topic_partition.topic,
         partition=answer.topic_partition.partition,
         resume_offset=answer.resume_offset,
         outcome=outcome_to_pb(answer.outcome),
         notes=[outcome_to_pb(note) for note in answer.notes],
-        explanation=answer.explanation,
-        sources=[_source(view, answer) for view in answer.sources],
-        skip_ranges=_ranges(answer.skip_ranges),
+        explanation=explain(answer),
+        skip_ranges=() if pack else _ranges(answer.skip_ranges),
+        packed_skip_ranges=packed(answer.skip_ranges) if pack else (),
         complete_to=answer.complete_to,
         skip_ranges_continue_at=answer.skip_ranges_continue_at,
         redelivery_records=answer.redelivery_records,
@@ -116,21 +129,25 @@ def failover_to_pb(answer: FailoverAnswer) -> pb.FailoverOffset:
         by_timestamp=_by_timestamp(answer.by_timestamp),
         **sides,
     )
+    for view in answer.sources:
+        _add_source(told, view, answer)
+    return told
 
 
 def group_to_pb(
-    answers: Iterable[FailoverAnswer], *, origin_away: bool = False
+    answers: Iterable[FailoverAnswer], *, origin_away: bool = False, pack: bool = False
 ) -> pb.GetGroupFailoverOffsetsResponse:
     """A group's answer; one without offsets says why there are none.
 
     Args:
         answers: of its partitions.
         origin_away: the origin could not be asked.
+        pack: as in `failover_to_pb`.
     """
     items = list(answers)
     nothing = Outcome.UNREACHABLE if origin_away else Outcome.NO_COMMIT
     return pb.GetGroupFailoverOffsetsResponse(
-        offsets=[failover_to_pb(item) for item in items],
+        offsets=[failover_to_pb(item, pack=pack) for item in items],
         outcome=outcome_to_pb(gravest(item.outcome for item in items) if items else nothing),
     )
 
@@ -156,26 +173,27 @@ def _by_timestamp(choice: ByTimestamp | None) -> pb.ByTimestamp | None:
     )
 
 
-def _side(side: Side) -> pb.ClusterPosition:
-    return pb.ClusterPosition(
-        cluster=side.cluster,
-        topic_id=side.topic_id,
-        next_offset=side.next_offset,
-        low_watermark=None if side.log is None else side.log.low_watermark,
-        high_watermark=None if side.log is None else side.log.high_watermark,
-        lag_offsets=side.lag_offsets,
-        observed_at_ms=side.observed_at_ms,
-        basis="" if side.basis is None else side.basis.value,
-        indexed_to=side.indexed_to,
-        regions_without_rows=side.without_rows,
-    )
+def _side(side: Side) -> dict[str, Any]:
+    """The fields of a ``ClusterPosition``."""
+    return {
+        "cluster": side.cluster,
+        "topic_id": side.topic_id,
+        "next_offset": side.next_offset,
+        "low_watermark": None if side.log is None else side.log.low_watermark,
+        "high_watermark": None if side.log is None else side.log.high_watermark,
+        "lag_offsets": side.lag_offsets,
+        "observed_at_ms": side.observed_at_ms,
+        "basis": "" if side.basis is None else side.basis.value,
+        "indexed_to": side.indexed_to,
+        "regions_without_rows": side.without_rows,
+    }
 
 
-def _source(view: SourceView, whole: FailoverAnswer) -> pb.SourcePart:
+def _add_source(told: pb.FailoverOffset, view: SourceView, whole: FailoverAnswer) -> None:
     answer = view.answer
     proofs = ((view.proof, whole.origin.cluster), (view.place, whole.destination.cluster))
     pending = answer.pending
-    return pb.SourcePart(
+    told.sources.add(
         region=answer.source.region,
         source_topic_id=answer.source.topic_id,
         consumed_next_offset=answer.consumed.source_next,
@@ -204,9 +222,9 @@ def run_to_pb(row: Run, cluster: str = "") -> pb.Run:
     )
 
 
-def _ranges(items: Sequence[SkipRange]) -> Sequence[pb.OffsetRange]:
+def _ranges(items: Sequence[Stretch]) -> Sequence[pb.OffsetRange]:
     """Ranges for a message that is made: there may be thousands, and of each a message of its own would take longer."""
-    return cast("Sequence[pb.OffsetRange]", [{"start": item.start, "end": item.end} for item in items])
+    return cast("Sequence[pb.OffsetRange]", [{"start": start, "end": end} for start, end in items])
 
 
 def lost_to_pb(gap: LostRange) -> pb.OffsetRange:

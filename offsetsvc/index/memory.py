@@ -113,16 +113,17 @@ class IndexMemory:
         return self._fresh(("newest", route, topic), lambda: self._index.newest(route, topic))
 
     def route_topics(self, routes: Collection[Route], topic: TopicName) -> Mapping[Route, RouteTopic]:
-        """What the index holds of the topic on each of the routes; of a route that has told nothing new, the very same."""
+        """What the index holds of the topic on each of the routes; what has told nothing new, is the very same."""
         key = ("routes", topic, *routes)
 
         def read() -> Mapping[Route, RouteTopic]:
             known = self._known.get(key)
             before = {} if known is None else cast("Mapping[Route, RouteTopic]", known[1])
-            found = self._index.route_topics(routes, topic)
-            return {
-                route: before[route] if before.get(route) == item else item for route, item in found.items()
+            found = {
+                route: before[route] if before.get(route) == item else item
+                for route, item in self._index.route_topics(routes, topic).items()
             }
+            return before if found == before else found
 
         return self._fresh(key, read)
 
@@ -163,6 +164,10 @@ class IndexMemory:
 
     # --- rows --------------------------------------------------------------------------------------------------
 
+    def told(self, views: Sequence[LineageView]) -> Sequence[object]:
+        """Of each lineage what is another one whenever something new was told of it."""
+        return self._index.told([(view.partition, view.lineage) for view in views])
+
     def rows_of(self, views: Sequence[LineageView]) -> list[LineageRows]:
         """The rows of lineages.
 
@@ -170,7 +175,7 @@ class IndexMemory:
             StoreUnavailableError: the index did not answer in time.
         """
         keys = [(view.partition, view.lineage) for view in views]
-        told = self._index.told(keys)
+        told = self.told(views)
         found: dict[_Key, LineageRows] = {}
         missing: dict[_Key, tuple[LineageView, object]] = {}
         for key, view, mark in zip(keys, views, told, strict=True):

@@ -10,11 +10,9 @@ from dataclasses import replace
 
 from offsetsvc.answers import Basis, ByTimestamp, FailoverAnswer, SourceView, TimeBasis
 from offsetsvc.clusters import ClusterView
-from offsetsvc.resume.explain import explain
 from parallax.domain.ids import TargetOffset
 from parallax.domain.outcome import Outcome
 from parallax.domain.place import LogRange, Via
-from parallax.domain.skips import SkipRange
 
 
 class _ImpossibleError(Exception):
@@ -48,7 +46,7 @@ class Times:
             return self._moved_to(answer, self._found(answer, timestamp_ms), timestamp_ms, basis)
         except _ImpossibleError as problem:
             outcome = ByTimestamp(TimeBasis.NONE, self._margin_ms, problem=str(problem))
-            return explain(replace(answer, by_timestamp=outcome))
+            return answer._replace(by_timestamp=outcome)
 
     def _time(self, answer: FailoverAnswer) -> tuple[int, TimeBasis]:
         side = answer.origin
@@ -97,22 +95,15 @@ class Times:
         offset = max(answer.resume_offset, min([first, *positions]))
         at_most = max(0, log.high_watermark - offset)
         notes = (set(answer.notes) - {Outcome.EARLIEST_FALLBACK}) | {Outcome.BY_TIMESTAMP}
-        return explain(
-            replace(
-                answer,
-                destination=replace(answer.destination, next_offset=offset),
-                resume_offset=offset,
-                notes=tuple(sorted(notes, key=lambda note: note.value, reverse=True)),
-                sources=views,
-                skip_ranges=tuple(
-                    SkipRange(max(item.start, offset), item.end)
-                    for item in answer.skip_ranges
-                    if item.end > offset
-                ),
-                complete_to=_at_least(answer.complete_to, offset),
-                skip_ranges_continue_at=_at_least(answer.skip_ranges_continue_at, offset),
-                by_timestamp=ByTimestamp(basis, self._margin_ms, timestamp_ms, "", at_most),
-            )
+        return answer._replace(
+            destination=answer.destination._replace(next_offset=offset),
+            resume_offset=offset,
+            notes=tuple(sorted(notes, key=lambda note: note.value, reverse=True)),
+            sources=views,
+            skip_ranges=[(max(start, offset), end) for start, end in answer.skip_ranges if end > offset],
+            complete_to=_at_least(answer.complete_to, offset),
+            skip_ranges_continue_at=_at_least(answer.skip_ranges_continue_at, offset),
+            by_timestamp=ByTimestamp(basis, self._margin_ms, timestamp_ms, "", at_most),
         )
 
 
@@ -120,7 +111,7 @@ def _by_time(view: SourceView, position: TargetOffset) -> SourceView:
     if view.answer.via is not Via.LOG_START:
         return view
     by_time = replace(view.answer, position=position, via=Via.TIMESTAMP)
-    return replace(view, answer=by_time, redelivery_records=None)
+    return view._replace(answer=by_time, redelivery_records=None)
 
 
 def _at_least(value: TargetOffset | None, least: TargetOffset) -> TargetOffset | None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from offsetsvc.answers import Basis, FailoverAnswer, TimeBasis
 from parallax.domain.outcome import Outcome
 from parallax.domain.place import Via
 
 
-def explain(answer: FailoverAnswer) -> FailoverAnswer:
-    """The answer with its explanation: one sentence for each note, the gravest first, then where to resume."""
+def explain(answer: FailoverAnswer) -> str:
+    """A sentence for each note, the gravest first, then where to resume."""
     sentences = [MEANINGS[note](answer) for note in answer.notes]
-    return replace(answer, explanation=" ".join([*sentences, *_unindexed(answer), _where(answer)]))
+    return " ".join([*sentences, *_unindexed(answer), _where(answer)])
 
 
 def _unindexed(answer: FailoverAnswer) -> Iterable[str]:
@@ -44,7 +43,7 @@ def _where(answer: FailoverAnswer) -> str:
             if start == resume
             else f"all that lies from {start} to {resume} was consumed"
         )
-    consumed = sum([item.end - item.start for item in answer.skip_ranges])
+    consumed = sum([end - start for start, end in answer.skip_ranges])
     skip = f"; {consumed} consumed records above it are to be skipped" if consumed else ""
     return f"{place}{skip}."
 

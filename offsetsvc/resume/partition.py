@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from offsetsvc.answers import Basis, Commit, FailoverAnswer, Side, SourceView
-from offsetsvc.index.memory import LineageRows
-from offsetsvc.resume.explain import explain
 from offsetsvc.resume.own import NO_OWN, NO_ROWS, OwnRoutes, none_of, of_regions, own_source
-from offsetsvc.resume.plans import PartitionPlan, PartitionPlans
-from offsetsvc.resume.skips import Limits, Skips, collect_skips
+from offsetsvc.resume.plans import PartitionPlan, PlanWanted
+from offsetsvc.resume.skips import Limits, Skips, collect_plain_skips, collect_skips
 from parallax.domain.ids import (
     UNKNOWN_EPOCH,
     ClusterName,
@@ -23,7 +21,7 @@ from parallax.domain.ids import (
     TopicPartition,
     region_of,
 )
-from parallax.domain.lineages import LineageView, TopicLineages
+from parallax.domain.lineages import TopicLineages
 from parallax.domain.nearest_checkpoint import nearest_checkpoint_minimum
 from parallax.domain.outcome import Outcome
 from parallax.domain.place import KeptEpoch, LogRange, Via
@@ -40,8 +38,7 @@ from parallax.domain.resume import Resume, SourceAnswer, resume
 from parallax.domain.runs import Run
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterState:
+class ClusterState(NamedTuple):
     """What is known of one cluster's side of a partition.
 
     Attributes:
@@ -60,8 +57,7 @@ class ClusterState:
     kept: KeptEpoch | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(NamedTuple):
     """All that one partition's answer depends on, beside the rows.
 
     Attributes:
@@ -88,10 +84,16 @@ class Question:
     own: OwnRoutes = NO_OWN
 
     @property
-    def views(self) -> list[LineageView]:
-        """The lineages that it is about, of both sides."""
-        partition = self.topic_partition.partition
-        return [view for side in (self.origin, self.destination) for view in side.lineages.of(partition)]
+    def plan(self) -> PlanWanted:
+        """Of what its plan is made."""
+        return PlanWanted(
+            self.origin.cluster,
+            self.destination.cluster,
+            self.topic_partition,
+            self.regions,
+            self.origin.lineages,
+            self.destination.lineages,
+        )
 
     @property
     def read_epochs(self) -> tuple[int, int]:
@@ -108,47 +110,37 @@ class Question:
         return origin, destination
 
 
-def answer_partition(
-    plans: PartitionPlans, question: Question, rows: Sequence[LineageRows], now_ms: int
-) -> FailoverAnswer:
+def answer_partition(question: Question, plan: PartitionPlan, now_ms: int) -> FailoverAnswer:
     """Where the group resumes on the partition.
 
     Args:
-        plans: what was found out of partitions before.
         question: the partition.
-        rows: of `Question.views`.
+        plan: made of `Question.plan`.
         now_ms: the wall clock.
 
     Raises:
         StoreUnavailableError: the index did not answer in time.
         InvariantError: stored rows contradict each other.
     """
-    return _PartitionAnswer(plans, question, rows, now_ms).answer()
+    return _PartitionAnswer(question, plan, now_ms).answer()
 
 
 class _PartitionAnswer:
     """One answer while it is put together."""
 
-    def __init__(
-        self, plans: PartitionPlans, question: Question, rows: Sequence[LineageRows], now_ms: int
-    ) -> None:
+    def __init__(self, question: Question, plan: PartitionPlan, now_ms: int) -> None:
         self._question = question
         self._now_ms = now_ms
         partition = question.topic_partition.partition
         self._origin_views = question.origin.lineages.of(partition)
         self._destination_views = question.destination.lineages.of(partition)
-        self._plan = plans.of(
-            (question.origin.cluster, question.destination.cluster, question.topic_partition),
-            question.regions,
-            origin := rows[: len(self._origin_views)],
-            destination := rows[len(self._origin_views) :],
-        )
+        self._plan = plan
         self._own_here = self._own_there = NO_ROWS
         if question.own.at_all:
             here = self._own_source(question.origin, question.own.out, question.destination)
             there = self._own_source(question.destination, question.own.back, question.origin)
-            self._own_here = question.own.at_origin(here, destination)
-            self._own_there = question.own.at_destination(there, origin)
+            self._own_here = question.own.at_origin(here, plan.destination)
+            self._own_there = question.own.at_destination(there, plan.origin)
         self._notes = set(question.notes)
 
     def _own_source(self, state: ClusterState, route: Route | None, other: ClusterState) -> SourceId:
@@ -195,14 +187,24 @@ class _PartitionAnswer:
             self._notes -= {Outcome.EARLIEST_FALLBACK, Outcome.TRIMMED, Outcome.NEVER_DELIVERED}
             skips = Skips((), destination_log.low_watermark, {}, None)
         else:
-            skips = collect_skips(
-                positions=positions,
-                origin=self._plan.from_origin,
-                destination=self._plan.at_destination,
-                start=place.resume_offset,
-                limits=question.limits,
-            )
+            skips = self._skips(place, positions, by_short_cut=by_short_cut)
         return self._put_together(commit, place, positions, skips)
+
+    def _skips(
+        self, place: Resume, positions: Mapping[SourceId, SourcePosition], *, by_short_cut: bool
+    ) -> Skips:
+        plan, start, limits = self._plan, place.resume_offset, self._question.limits
+        if by_short_cut:
+            found = collect_plain_skips(place.sources, plan.at_destination, start, limits)
+            if found is not None:
+                return found
+        return collect_skips(
+            positions=positions,
+            origin=plan.from_origin,
+            destination=plan.at_destination,
+            start=start,
+            limits=limits,
+        )
 
     def _resume(self, commit: TargetOffset, destination_log: LogRange) -> tuple[Resume, bool]:
         """What the rule says, and whether its short cut said it."""
@@ -299,7 +301,7 @@ class _PartitionAnswer:
         ends = self._plan.row_ends
         self._note_age(commit, views)
         notes = tuple(sorted(self._notes or {Outcome.OK}, key=lambda note: note.value, reverse=True))
-        draft = FailoverAnswer(
+        return FailoverAnswer(
             group=question.group,
             topic_partition=question.topic_partition,
             origin=self._origin_side(place),
@@ -313,11 +315,10 @@ class _PartitionAnswer:
             ),
             resume_offset=resume_offset,
             notes=notes,
-            explanation="",
             sources=views,
             # Only the first one can end there: they are in order, and apart.
             skip_ranges=skips.ranges[1:]
-            if skips.ranges and skips.ranges[0].end <= resume_offset
+            if skips.ranges and skips.ranges[0][1] <= resume_offset
             else skips.ranges,
             complete_to=complete_to,
             skip_ranges_continue_at=complete_to if skips.cut_at is not None else None,
@@ -328,7 +329,6 @@ class _PartitionAnswer:
             if question.nearest_checkpoint
             else None,
         )
-        return explain(draft)
 
     def _nearest_checkpoint(self, commit: TargetOffset) -> TargetOffset | None:
         """For comparison: where the nearest-checkpoint rule would resume."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from typing import NamedTuple
 
-from offsetsvc.index.memory import LineageRows
+from offsetsvc.index.memory import IndexMemory, LineageRows
 from parallax.domain.ids import ClusterName, RegionName, TargetOffset, TopicPartition
 from parallax.domain.index_rows import StampedRow
-from parallax.domain.lineages import LineageView
+from parallax.domain.lineages import LineageView, TopicLineages
 from parallax.domain.place import rows_end
 from parallax.domain.plain import PlainPartition, plain_partition
 from parallax.domain.progress import SourceHistory
@@ -16,9 +19,6 @@ from parallax.runtime.newest import Newest
 
 MOST_PLANS = 5_000
 """Remembered."""
-
-PlanKey = tuple[ClusterName, ClusterName, TopicPartition]
-"""Origin, destination, partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,29 +80,100 @@ class PartitionPlan:
         return self.regions == regions and _same(self.origin, origin) and _same(self.destination, destination)
 
 
+class PlanWanted(NamedTuple):
+    """Of what a plan is made.
+
+    Attributes:
+        regions: every region that the topic has as a source of the destination.
+        at_origin: the topic's lineages there.
+        at_destination: likewise.
+    """
+
+    origin: ClusterName
+    destination: ClusterName
+    topic_partition: TopicPartition
+    regions: Sequence[RegionName]
+    at_origin: TopicLineages
+    at_destination: TopicLineages
+
+
+class _Made(NamedTuple):
+    """A plan, and what the index had told of its lineages before it was made."""
+
+    wanted: PlanWanted
+    views: Sequence[LineageView]
+    told: Sequence[object]
+    plan: PartitionPlan
+
+
 class PartitionPlans:
-    """Plans that were made, as many as is bounded. Safe to use from several threads."""
+    """Plans that were made, as many as is bounded. Safe to use from several threads.
 
-    def __init__(self, most: int = MOST_PLANS) -> None:
-        self._plans: Newest[PlanKey, PartitionPlan] = Newest(most)
+    Args:
+        index: has the rows.
+        most: remembered.
+    """
 
-    def of(
-        self,
-        key: PlanKey,
-        regions: Sequence[RegionName],
-        origin: Sequence[LineageRows],
-        destination: Sequence[LineageRows],
-    ) -> PartitionPlan:
-        """The plan of these rows; one that was made of others is forgotten.
+    def __init__(self, index: IndexMemory, most: int = MOST_PLANS) -> None:
+        self._index = index
+        self._made: Newest[tuple[ClusterName, ClusterName, TopicPartition], _Made] = Newest(most)
+
+    def of(self, wanted: Sequence[PlanWanted]) -> list[Callable[[], PartitionPlan]]:
+        """A plan for each partition, of the rows as they are now: made when it is asked for, if it is not known.
 
         Raises:
-            StoreUnavailableError: the index did not answer in time.
+            StoreUnavailableError: the index did not answer in time; so may a plan that is asked for.
         """
-        plan = self._plans.get(key)
-        if plan is None or not plan.holds(regions, origin, destination):
-            plan = PartitionPlan(regions, origin, destination)
-            self._plans.put(key, plan)
+        found: dict[int, Callable[[], PartitionPlan]] = {}
+        missing: list[tuple[int, PlanWanted, list[LineageView]]] = []
+        for place, item in enumerate(wanted):
+            made = self._made.get(item[:3])
+            if made is not None and _is_of(made, item) and self._index.told(made.views) == made.told:
+                found[place] = partial(_plan_of, made)
+            else:
+                partition = item.topic_partition.partition
+                views = [*item.at_origin.of(partition), *item.at_destination.of(partition)]
+                missing.append((place, item, views))
+        if missing:
+            views = [view for _, _, ours in missing for view in ours]
+            # What is told after that, of rows that are read already, makes a plan anew for nothing.
+            told = iter(self._index.told(views))
+            rows = iter(self._index.rows_of(views))
+            for place, item, ours in missing:
+                marks, theirs = list(islice(told, len(ours))), list(islice(rows, len(ours)))
+                found[place] = partial(self._make, item, ours, marks, theirs)
+        return [found[place] for place in range(len(wanted))]
+
+    def _make(
+        self,
+        wanted: PlanWanted,
+        views: Sequence[LineageView],
+        told: Sequence[object],
+        rows: Sequence[LineageRows],
+    ) -> PartitionPlan:
+        key = wanted[:3]
+        at_origin = len(wanted.at_origin.of(wanted.topic_partition.partition))
+        origin, destination = rows[:at_origin], rows[at_origin:]
+        made = self._made.get(key)
+        plan = None if made is None else made.plan
+        if plan is None or not plan.holds(wanted.regions, origin, destination):
+            plan = PartitionPlan(wanted.regions, origin, destination)
+        self._made.put(key, _Made(wanted, views, told, plan))
         return plan
+
+
+def _plan_of(made: _Made) -> PartitionPlan:
+    return made.plan
+
+
+def _is_of(made: _Made, wanted: PlanWanted) -> bool:
+    """Whether it was made of the very same: what tells nothing new of a topic are the same lineages."""
+    ours = made.wanted
+    return (
+        ours.at_origin is wanted.at_origin
+        and ours.at_destination is wanted.at_destination
+        and ours.regions == wanted.regions
+    )
 
 
 def _same(ours: Sequence[LineageRows], theirs: Sequence[LineageRows]) -> bool:

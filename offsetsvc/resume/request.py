@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from itertools import islice
+from typing import NamedTuple
 
 from offsetsvc.answers import Basis, Commit, FailoverAnswer, TimestampPolicy
 from offsetsvc.clusters import Clusters, ClusterView
@@ -49,6 +49,7 @@ from parallax.errors import (
 )
 from parallax.ports.groups import GroupStore
 from parallax.runtime.deadline import Deadline
+from parallax.runtime.newest import Newest
 
 _MOST_NAMES = 10_000
 """Of topics of which it is remembered whether a route writes to them."""
@@ -101,10 +102,10 @@ class Failover:
         self._executor = executor
         self._now_ms = now_ms
         self._moves = moves
-        self._plans = PartitionPlans()
+        self._plans = PartitionPlans(index)
         self._shared = SharedReads()
-        self._own = lru_cache(_MOST_NAMES)(partial(routes_between, config))
-        self._shared = SharedReads()
+        self._ways = lru_cache(_MOST_NAMES)(partial(_way, config))
+        self._topics: _Topics = Newest(_MOST_NAMES)
         self._writes_to = lru_cache(_MOST_NAMES)(lambda route, topic: config.route_topics(route).make(topic))
 
     def answers(
@@ -143,8 +144,9 @@ class Failover:
             self._clusters,
             request,
             self._writes_to,
-            self._own(request.origin, request.destination),
+            self._ways(request.origin, request.destination),
             self._shared,
+            self._topics,
         )
         together = Concurrently(self._executor, deadline)
         # What one partition needs is mostly remembered: threads would cost more than they save.
@@ -159,15 +161,11 @@ class Failover:
             )
         questions = call.with_kept(call.questions(partitions, call.read_shared(partitions, run)), run)
         deadline.check("reading the index")
-        views = [question.views for question in questions]
-        rows = iter(self._index.rows_of([view for ours in views for view in ours]))
+        plans = self._plans.of([question.plan for question in questions])
         now_ms = self._now_ms()
         answers = together.map(
-            lambda asked: answer_partition(self._plans, *asked, now_ms),
-            [
-                (question, list(islice(rows, len(ours))))
-                for question, ours in zip(questions, views, strict=True)
-            ],
+            lambda asked: answer_partition(asked[0], asked[1](), now_ms),
+            zip(questions, plans, strict=True),
             "reading the index",
         )
         if request.by_timestamp is not None:
@@ -222,6 +220,46 @@ def _check(request: FailoverRequest) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class _Way:
+    """Between two clusters: how they copy each other's own records, and the routes into either."""
+
+    own: OwnRoutes
+    routes_in: Sequence[Route]
+    routes_out: Sequence[Route]
+    routes: Sequence[Route]
+
+
+def _way(config: Config, origin: ClusterName, destination: ClusterName) -> _Way:
+    own = routes_between(config, origin, destination)
+    routes_in = routes_into(config, origin, is_read=own.out is not None)
+    routes_out = routes_into(config, destination, is_read=own.back is not None)
+    return _Way(own, routes_in, routes_out, tuple(dict.fromkeys([*routes_in, *routes_out])))
+
+
+class _Topic(NamedTuple):
+    """A topic between two clusters, as long as what was read of it is the same.
+
+    Attributes:
+        indexed: what was read of the index.
+        topic_ids: at the origin and at the destination.
+        at_origin: its lineages there.
+        at_destination: likewise.
+        own: how the clusters copy each other's own records of it.
+        regions: whose records of it come to the destination, came there once, or are produced there.
+    """
+
+    indexed: Mapping[Route, RouteTopic]
+    topic_ids: tuple[TopicId | None, TopicId | None]
+    at_origin: TopicLineages
+    at_destination: TopicLineages
+    own: OwnRoutes
+    regions: Sequence[RegionName]
+
+
+_Topics = Newest[tuple[ClusterName, ClusterName, TopicName], _Topic]
+
+
+@dataclass(frozen=True, slots=True)
 class _Shared:
     """What the partitions of a call share: log ranges by cluster, and by topic the index and the last move."""
 
@@ -241,10 +279,12 @@ class _Call:
         clusters: Clusters,
         request: FailoverRequest,
         writes_to: Callable[[Route, TopicName], bool],
-        own: OwnRoutes,
+        way: _Way,
         shared: SharedReads,
+        topics: _Topics,
     ) -> None:
-        self._own = own
+        self._way = way
+        self._topics = topics
         self._writes_to = writes_to
         self._shared = shared
         self._config = config
@@ -253,8 +293,6 @@ class _Call:
         self._request = request
         self.origin = clusters.view(request.origin)
         self.destination = clusters.view(request.destination)
-        self._routes_in = routes_into(config, request.origin, is_read=own.out is not None)
-        self._routes_out = routes_into(config, request.destination, is_read=own.back is not None)
         self._moves: Sequence[Progress] = ()
         self._commits = Commits(
             request.group, self.origin, request.destination, groups, request.positions, request.read_epochs
@@ -295,13 +333,12 @@ class _Call:
         logs: dict[ClusterName, Mapping[TopicPartition, LogRange]] = {}
         indexed: dict[TopicName, Mapping[Route, RouteTopic]] = {}
         progress: dict[TopicName, Mapping[int, Progress | UnreadableRow]] = {}
-        routes = tuple(dict.fromkeys([*self._routes_in, *self._routes_out]))
 
         def read_logs(view: ClusterView) -> None:
             logs[view.cluster] = view.log_ranges(partitions)
 
         def read_index(topic: TopicName) -> None:
-            indexed[topic] = self._index.route_topics(routes, topic)
+            indexed[topic] = self._index.route_topics(self._way.routes, topic)
 
         def read_progress(topic: TopicName) -> None:
             group = self._request.group
@@ -322,7 +359,7 @@ class _Call:
         run: Callable[[Iterable[Callable[[], object]], str], None],
     ) -> Sequence[Question]:
         """The questions with what the logs have of the leader epochs in which the group has read them; ``run`` asks."""
-        if not questions or not self._own.at_all:
+        if not questions or not self._way.own.at_all:
             return questions
         kept: dict[ClusterName, Mapping[TopicPartition, KeptEpoch]] = {}
 
@@ -348,11 +385,10 @@ class _Call:
         run(reads, "asking where leader epochs end")
 
         def told(state: ClusterState, partition: TopicPartition) -> ClusterState:
-            return replace(state, kept=kept.get(state.cluster, {}).get(partition))
+            return state._replace(kept=kept.get(state.cluster, {}).get(partition))
 
         return [
-            replace(
-                question,
+            question._replace(
                 origin=told(question.origin, question.topic_partition),
                 destination=told(question.destination, question.topic_partition),
             )
@@ -374,49 +410,53 @@ class _Call:
             for item in partitions
             if item.partition in shared.progress[item.topic]
         )
-        lineages = {
-            topic: (
-                self._lineages(self.origin, self._routes_in, topic, indexed),
-                self._lineages(self.destination, self._routes_out, topic, indexed),
-            )
-            for topic, indexed in shared.indexed.items()
-        }
-        own = {topic: of_topic(self._own, partial(self._copies, topic, shared)) for topic in shared.indexed}
-        regions = {topic: self._sources(topic, shared, own[topic]) for topic in shared.indexed}
+        topics = {topic: self._topic(topic, indexed) for topic, indexed in shared.indexed.items()}
+        logs = shared.logs[self.origin.cluster], shared.logs[self.destination.cluster]
         questions = []
         for partition in partitions:
-            origin, destination = (
-                _state(view, of_topic, partition, shared.logs[view.cluster].get(partition))
-                for view, of_topic in zip(
-                    (self.origin, self.destination), lineages[partition.topic], strict=True
-                )
-            )
+            topic = topics[partition.topic]
+            origin = _state(self.origin, topic.at_origin, partition, logs[0].get(partition))
+            destination = _state(self.destination, topic.at_destination, partition, logs[1].get(partition))
             left = shared.progress[partition.topic].get(partition.partition)
             progress = left if isinstance(left, Progress) else None
-            ours = own[partition.topic]
             if not origin.topic_id:
                 source = own_source(
                     origin.cluster,
                     origin.topic_id,
-                    ours.out,
+                    topic.own.out,
                     partition.partition,
                     destination.lineages,
                 )
-                origin = replace(origin, topic_id=source.topic_id)
-            question = self._question(
-                partition, origin, destination, progress, regions[partition.topic], ours
+                origin = origin._replace(topic_id=source.topic_id)
+            questions.append(
+                self._question(partition, origin, destination, progress, topic.regions, topic.own)
             )
-            questions.append(question)
         return questions
 
-    def _copies(self, topic: TopicName, shared: _Shared, route: Route) -> bool:
-        """Whether the route copies the topic, or has copied it once."""
-        return bool(shared.indexed[topic][route].records) or self._writes_to(route, topic)
+    def _topic(self, topic: TopicName, indexed: Mapping[Route, RouteTopic]) -> _Topic:
+        """The topic between the clusters."""
+        key = (self.origin.cluster, self.destination.cluster, topic)
+        topic_ids = self.origin.topic_id(topic), self.destination.topic_id(topic)
+        known = self._topics.get(key)
+        if known is not None and known.indexed is indexed and known.topic_ids == topic_ids:
+            return known
 
-    def _sources(self, topic: TopicName, shared: _Shared, own: OwnRoutes) -> list[RegionName]:
-        """The regions whose records of the topic come to the destination, came there once, or are produced there."""
-        routes = [route for route in self._routes_out if self._copies(topic, shared, route)]
-        return own.regions([route.source for route in routes or self._routes_out])
+        def copies(route: Route) -> bool:
+            """Whether the route copies the topic, or has copied it once."""
+            return bool(indexed[route].records) or self._writes_to(route, topic)
+
+        own, routes_out = of_topic(self._way.own, copies), self._way.routes_out
+        routes = [route for route in routes_out if copies(route)]
+        found = _Topic(
+            indexed,
+            topic_ids,
+            self._lineages(self.origin, self._way.routes_in, topic, indexed),
+            self._lineages(self.destination, routes_out, topic, indexed),
+            own,
+            own.regions([route.source for route in routes or routes_out]),
+        )
+        self._topics.put(key, found)
+        return found
 
     def _lineages(
         self,
@@ -479,10 +519,9 @@ class _Call:
         counts = [info.partitions for info in infos if info is not None]
         if self.origin.reachable and self.destination.reachable and counts:
             return max(counts)
-        routes = {*self._routes_in, *self._routes_out}
         indexed = [
             record.partition.topic_partition.partition + 1
-            for route in sorted(routes)
+            for route in sorted(self._way.routes)
             for record in self._index.lineages(route, topic)
         ]
         if not counts and not indexed:

@@ -31,7 +31,6 @@ from parallax.domain.progress import (
     holds_for_topic,
 )
 from parallax.domain.resume import Resume, resume
-from parallax.domain.skips import SkipRange
 from parallax.errors import InvalidOffsetError, UnknownTopicError
 from parallax.ports.index import topic_lineages
 from parallax.runtime.deadline import Deadline
@@ -141,11 +140,11 @@ class SkipWatches:
         )
         ends = [end for end in (place.complete_to, skips.cut_at) if end is not None]
         complete_to = max(min(ends), start) if ends else None
-        ranges = [item for item in skips.ranges if complete_to is None or item.start < complete_to]
-        if complete_to is not None and ranges and ranges[-1].end > complete_to:
-            ranges[-1] = SkipRange(ranges[-1].start, complete_to)
+        ranges = [item for item in skips.ranges if complete_to is None or item[0] < complete_to]
+        if complete_to is not None and ranges and ranges[-1][1] > complete_to:
+            ranges[-1] = (ranges[-1][0], complete_to)
         cut = skips.cut_at is not None and complete_to == skips.cut_at
-        return SkipPage(tuple(ranges), complete_to, pending_records, cut)
+        return SkipPage(ranges, complete_to, pending_records, cut)
 
     @staticmethod
     def _pending(

@@ -85,7 +85,7 @@ class Handlers:
             call.deadline,
         )
         self._metrics.answered(answers)
-        return messages.failover_to_pb(answers[0])
+        return messages.failover_to_pb(answers[0], pack=request.pack_skip_ranges)
 
     def GetGroupFailoverOffsets(
         self, request: pb.GetGroupFailoverOffsetsRequest, call: Call
@@ -109,7 +109,7 @@ class Handlers:
         )
         self._metrics.answered(answers)
         away = not answers and self._service.failover.is_away(origin)
-        return messages.group_to_pb(answers, origin_away=away)
+        return messages.group_to_pb(answers, origin_away=away, pack=request.pack_skip_ranges)
 
     def WatchSkips(
         self, request: pb.WatchSkipsRequest, call: Call, wait: Callable[[float], bool]

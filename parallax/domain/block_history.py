@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from parallax.domain.lineage_history import EpochRows, LineageHistory, Stretch, 
 from parallax.domain.runs import LostRange, Run
 
 
-class BlockTable:
+class BlockTable(ABC):
     """The blocks of one lineage, in order. Each begins with the last row of the one before it, or holds it.
 
     Blocks have numbers. Those of a table that was made for some blocks begin with 0; one that learns of older blocks while
@@ -21,32 +22,25 @@ class BlockTable:
 
     Args:
         sources, targets: ``source_start`` and ``target_start`` of each block's first row; neither goes back.
-        get: gives the block of a number. What it raises goes through to the caller.
         alone_from: blocks from this number on tell of no leader epochs before them; None: all do.
     """
 
-    __slots__ = ("_get", "_known", "alone_from")
+    __slots__ = ("_known", "alone_from")
 
     def __init__(
         self,
         sources: Sequence[int],
         targets: Sequence[int],
-        get: Callable[[int], Block],
         alone_from: int | None = None,
     ) -> None:
         self._known = (0, sources, targets)
         """The number of the first block that is known, and where they begin: of several threads one may `learn` of others."""
-        self._get = get
         self.alone_from = len(targets) if alone_from is None else alone_from
 
-    @classmethod
-    def of(cls, blocks: Sequence[Block]) -> BlockTable:
+    @staticmethod
+    def of(blocks: Sequence[Block]) -> BlockTable:
         """Blocks that are all at hand."""
-        return cls(
-            [block.source_base for block in blocks],
-            [block.target_base for block in blocks],
-            blocks.__getitem__,
-        )
+        return _AtHand(blocks)
 
     @property
     def low(self) -> int:
@@ -64,10 +58,11 @@ class BlockTable:
         _, _, targets = self._known
         self.learn(target=targets[0] - 1 if targets else None)
 
+    @abstractmethod
     def get(self, number: int) -> Block:
-        """The block of a number."""
-        return self._get(number)
+        """The block of a number. What reading it raises goes through to the caller."""
 
+    @abstractmethod
     def learn(self, *, source: int | None = None, target: int | None = None) -> None:
         """See to it that the last block that begins at or below an offset is known, if there is one; neither: the first."""
 
@@ -102,6 +97,20 @@ class BlockTable:
                 break
             end += 1
         return end
+
+
+class _AtHand(BlockTable):
+    __slots__ = ("_blocks",)
+
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        super().__init__([block.source_base for block in blocks], [block.target_base for block in blocks])
+        self._blocks = blocks
+
+    def get(self, number: int) -> Block:
+        return self._blocks[number]
+
+    def learn(self, *, source: int | None = None, target: int | None = None) -> None:
+        del source, target  # there are no others
 
 
 class BlockHistory(LineageHistory):
@@ -355,14 +364,23 @@ class BlockHistory(LineageHistory):
         return end if number == last else self._table.rows_of(number)
 
     def _run(self, number: int, place: int) -> Run:
-        row = self._table.get(number).run(place)
+        return self._without_lost(self._table.get(number).run(place))
+
+    def _without_lost(self, row: Run) -> Run:
         if self._cut is not None and row.target_end > self._cut:
             return replace(row, count=self._cut - row.target_start)
         return row
 
     def _floor(self, number: int, offset: int, floor: Callable[[Block, int], int]) -> Run | None:
-        number, place = self._place(number, offset, floor)
-        return self._run(number, place) if place >= 0 else None
+        last, end = self._last()
+        number = min(number, last)
+        if number < self._table.low:
+            return None
+        block = self._table.get(number)
+        place = floor(block, offset)
+        if number == last:
+            place = min(place, end - 1)
+        return self._without_lost(block.run(place)) if place >= 0 else None
 
     def _place(self, number: int, offset: int, floor: Callable[[Block, int], int]) -> tuple[int, int]:
         """Block and place of the last row that starts at or below an offset; a negative place: there is none.

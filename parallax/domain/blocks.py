@@ -191,8 +191,8 @@ class Block:
             InvariantError: it can't be one.
         """
         return Run(
-            SourceOffset(self.source_start(place)),
-            TargetOffset(self.target_start(place)),
+            SourceOffset(self.source_base + self.sources[place]),
+            TargetOffset(self.target_base + self.targets[place]),
             self.counts[place],
             SourceOffset(self.previous_source_end(place)),
             self.leader_epoch(place),

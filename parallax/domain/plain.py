@@ -7,7 +7,7 @@ short cut for a service that answers thousands of questions a second.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from parallax.domain.ids import UNKNOWN_EPOCH, RegionName, SourceOffset, TargetOffset
@@ -139,8 +139,10 @@ def _answer(
 ) -> tuple[SourceAnswer, TargetOffset]:
     """The source's part, and where the first record of it that was not consumed can lie at the destination."""
     history, newest = item.destination.history, item.newest
-    consumed, proof = consumed_plainly(commit, item.origin, moved)
-    here = consumed_end(consumed, history)
+    consumed, proof = told, _ = _told_by_rows(commit, item.origin)
+    if not _is_within(moved, told):
+        consumed, proof = consumed_position(commit, [item.origin], moved)
+    here = consumed_there = consumed_end(consumed, history)
     if here < min(consumed.source_next, newest.last_record_end):
         notes.add(Outcome.LINEAGE_CHANGED)
     trimmed = None
@@ -156,10 +158,13 @@ def _answer(
     if newest.source_end < consumed.source_next and _may_still_come(consumed, item):
         pending = (newest.source_end, consumed.source_next)
         notes.add(Outcome.PENDING)
-    rows = tuple(used for used in (proof, row) if used is not None)
+    rows = tuple([used for used in (proof, row) if used is not None])
     position = TargetOffset(0) if place is None else place
+    reached = newest.source_end
+    # The origin's rows can add nothing to what they told themselves.
+    there = consumed_there if consumed is told else None
     return SourceAnswer(
-        item.origin.source, consumed, position, via, newest.source_end, pending, (), rows, trimmed
+        item.origin.source, consumed, position, via, reached, pending, (), rows, trimmed, there
     ), position
 
 
@@ -172,25 +177,30 @@ def consumed_plainly(
     commit: TargetOffset, item: SourceHistory, moved: SourcePosition = START
 ) -> tuple[SourcePosition, Run | None]:
     """As `consumed_position`, of a source whose one lineage at the origin has lost nothing."""
+    told, row = _told_by_rows(commit, item)
+    return (told, row) if _is_within(moved, told) else consumed_position(commit, [item], moved)
+
+
+def _told_by_rows(commit: TargetOffset, item: SourceHistory) -> tuple[SourcePosition, Run | None]:
+    """What the origin's rows tell, and the row that proves it."""
     row = item.history.floor_by_target(commit)
-    source_next = SourceOffset(0)
+    source_next, epoch = SourceOffset(0), UNKNOWN_EPOCH
     if row is not None:
-        into = commit - row.target_start
-        held = into > 0 and row.count > 0
-        source_next = (
-            SourceOffset(row.source_start + min(into, row.count)) if held else row.previous_source_end
-        )
-    epoch = row.source_leader_epoch if row is not None and source_next else UNKNOWN_EPOCH
-    ends = tuple((known, min(end, source_next)) for known, end in item.history.epoch_ends)
-    if moved is not START and not _is_within(moved, epoch, source_next, dict(ends)):
-        return consumed_position(commit, [item], moved)
+        into, count = commit - row.target_start, row.count
+        held = into > 0 and count > 0
+        source_next = SourceOffset(row.source_start + min(into, count)) if held else row.previous_source_end
+        epoch = row.source_leader_epoch if source_next else UNKNOWN_EPOCH
+    ends = tuple([(known, min(end, source_next)) for known, end in item.history.epoch_ends])
     return SourcePosition(epoch, source_next, ends), row
 
 
-def _is_within(
-    moved: SourcePosition, epoch: int, source_next: SourceOffset, ends: Mapping[int, SourceOffset]
-) -> bool:
+def _is_within(moved: SourcePosition, told: SourcePosition) -> bool:
     """Whether an earlier move left nothing that the origin's rows don't tell by now."""
-    if moved.starts or (moved.source_next and (moved.leader_epoch, moved.source_next) > (epoch, source_next)):
+    if moved is START:
+        return True
+    if moved.starts or (
+        moved.source_next and (moved.leader_epoch, moved.source_next) > (told.leader_epoch, told.source_next)
+    ):
         return False
+    ends = dict(told.epoch_ends)
     return all(known in ends and end <= ends[known] for known, end in moved.ends.items())

@@ -10,7 +10,7 @@ rows make the answer earlier, never later than an unconsumed record (docs/decisi
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from parallax.domain.ids import UNKNOWN_EPOCH, RegionName, SourceId, SourceOffset, TargetOffset, TopicId
 from parallax.domain.lineage_history import LineageHistory
@@ -44,6 +44,8 @@ class SourceAnswer:
         rows: the rows that were used: the one that proves ``consumed``, then those that prove ``position``.
         trimmed: unconsumed source records ``[start, end)`` that the destination had and whose retention took
             them, or None. To the group they count as passed, here and in later moves.
+        consumed_there: the end of the destination's own records that were consumed, if that is all there is to say of them
+            (`parallax.domain.plain`).
     """
 
     source: SourceId
@@ -55,6 +57,7 @@ class SourceAnswer:
     lost: tuple[LostRange, ...] = ()
     rows: tuple[Run, ...] = ()
     trimmed: tuple[SourceOffset, SourceOffset] | None = None
+    consumed_there: SourceOffset | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,12 +98,13 @@ def merge_stretches(stretches: Iterable[Stretch]) -> list[Stretch]:
     result: list[Stretch] = []
     last_end = -1
     for item in sorted(stretches):
-        if item[0] > last_end:
+        start, end = item
+        if start > last_end:
             result.append(item)
-            last_end = item[1]
-        elif item[1] > last_end:
-            last_end = item[1]
-            result[-1] = (result[-1][0], last_end)
+            last_end = end
+        elif end > last_end:
+            last_end = end
+            result[-1] = (result[-1][0], end)
     return result
 
 

@@ -186,7 +186,6 @@ class StoredTable(BlockTable):
         super().__init__(
             [*(key.source_start for key in keys), *(piece.block.source_base for piece in pieces)],
             [*(key.target_start for key in keys), *(piece.block.target_base for piece in pieces)],
-            self._block,
             len(keys),
         )
 
@@ -260,7 +259,8 @@ class StoredTable(BlockTable):
         low, keys, _ = self._keys
         return BlockName(self._place.target, self._place.topic_partition, keys[number - low])
 
-    def _block(self, number: int) -> Block:
+    def get(self, number: int) -> Block:
+        """The block of a number, which is read if it is not remembered."""
         if number >= self.alone_from:
             return self._pieces[number - self.alone_from].block
         recent = self._recent

@@ -18,6 +18,7 @@ from lab.soak.watch import threads_of
 from offsetsvc.service import READ_POOL
 from offsetsvc.transport.grpc_server import CALL_POOL
 from parallax.client import messages
+from parallax.client.answer import answer_from_pb
 from parallax.client.client import OffsetClient, at_cluster, at_region
 from parallax.client.targets import SERVICE
 from parallax.domain.ids import Route, TopicName, TopicPartition
@@ -132,6 +133,34 @@ def test_a_group_is_answered_and_its_move_recorded(client: OffsetClient, served:
     assert answer.outcome == pb.OK
     stored = served.world.groups.progress(GROUP, TOPIC)[0]
     assert messages.progress_to_pb(stored.positions) == list(answer.offsets[0].progress)
+
+
+def test_skip_ranges_are_packed_for_those_who_ask(client: OffsetClient, served: Served) -> None:
+    served.world.copy("a", "a", 4)
+    served.world.copy("b", "b", 2)
+    served.world.copy("a", "b", 4)
+    plain = client.get_failover_offset(GROUP, TOPIC, 0, to=at_region("b"), next_offset=16)
+    packed = client.get_failover_offset(
+        GROUP, TOPIC, 0, to=at_region("b"), next_offset=16, pack_skip_ranges=True
+    )
+    (ours,) = client.get_group_failover_offsets(
+        GROUP,
+        to=at_region("b"),
+        positions=[pb.PartitionPosition(topic=TOPIC, partition=0, next_offset=16)],
+        pack_skip_ranges=True,
+    ).offsets
+
+    assert [(item.start, item.end) for item in plain.skip_ranges] == [(14, 18)]
+    assert list(packed.packed_skip_ranges) == [14, 4]
+    assert not plain.packed_skip_ranges
+    for told in (packed, ours):
+        assert not told.skip_ranges
+        assert messages.skips_from_pb(told) == messages.skips_from_pb(plain)
+        assert answer_from_pb(told).skips == answer_from_pb(plain).skips
+        told.ClearField("packed_skip_ranges")
+        told.skip_ranges.extend(plain.skip_ranges)
+        told.freshness_ms = plain.freshness_ms
+        assert told == plain
 
 
 def test_a_move_may_be_reported_as_its_answer_told_it(client: OffsetClient, served: Served) -> None:

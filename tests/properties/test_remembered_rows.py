@@ -15,7 +15,7 @@ import pytest
 from offsetsvc.index import memory as memory_module
 from offsetsvc.index.memory import IndexMemory, LineageRows
 from offsetsvc.resume import plans as plans_module
-from offsetsvc.resume.plans import PartitionPlan, PartitionPlans
+from offsetsvc.resume.plans import PartitionPlan, PartitionPlans, PlanWanted
 from parallax.domain.ids import (
     ClusterName,
     Lineage,
@@ -29,6 +29,7 @@ from parallax.domain.ids import (
     TopicPartition,
 )
 from parallax.domain.index_rows import LineageRecord, RowBatch, index_version
+from parallax.domain.lineages import TopicLineages
 from parallax.domain.runs import LostRange, Run
 from parallax.index import tails as tails_module
 from parallax.index.reader import BlockIndex
@@ -80,7 +81,7 @@ class Life:
         index = BlockIndex(self.store, max_age_ms=5 * MAX_AGE_MS, clock=lambda: self.now_s)
         index.told_topics = self.store.told_topics  # type: ignore[attr-defined]
         self.memory = IndexMemory(_Reads(index, self.store), max_age_ms=MAX_AGE_MS, clock=lambda: self.now_s)
-        self.plans = PartitionPlans()
+        self.plans = PartitionPlans(self.memory)
 
     def _open(self, copy: Copy) -> None:
         self.store.write_lineages(
@@ -166,8 +167,10 @@ class Life:
                 assert list(here.lost) == list(there.lost)
                 assert here.epochs == there.epochs
         regions = [RegionName("a"), RegionName("b")]
-        key = (CLUSTERS["a"], CLUSTERS["b"], TopicPartition(TOPIC, partition))
-        plan, right = self.plans.of(key, regions, *found), PartitionPlan(regions, *expected)
+        item = TopicPartition(TOPIC, partition)
+        lineages = [self._lineages(self.memory, to) for to in "ab"]
+        (made,) = self.plans.of([PlanWanted(CLUSTERS["a"], CLUSTERS["b"], item, regions, *lineages)])
+        plan, right = made(), PartitionPlan(regions, *expected)
         assert (plan.plain is None, plan.plain_alone) == (right.plain is None, right.plain_alone)
         assert plan.row_ends == right.row_ends
         assert plan.newest_at_origin == right.newest_at_origin
@@ -179,8 +182,11 @@ class Life:
             ]
 
     def _rows(self, memory: IndexMemory, to: str, partition: int) -> list[LineageRows]:
+        return memory.rows_of(self._lineages(memory, to).of(partition))
+
+    def _lineages(self, memory: IndexMemory, to: str) -> TopicLineages:
         indexed = memory.route_topics(self.routes[to], TOPIC)
-        return memory.rows_of(memory.counting_lineages(CLUSTERS[to], TOPIC, indexed, TARGET_ID).of(partition))
+        return memory.counting_lineages(CLUSTERS[to], TOPIC, indexed, TARGET_ID)
 
 
 class _Reads:

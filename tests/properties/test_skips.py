@@ -123,7 +123,7 @@ def by_records(question: dict[str, Any]) -> Skips:
             end += 1
         ranges.append((begin, end))
     return Skips(
-        tuple(skips_module.as_ranges(ranges)),
+        ranges,
         first_new,
         {source: held.count(source) for source in question["positions"]},
         None if cut is None else TargetOffset(cut),

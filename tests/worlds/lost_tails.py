@@ -218,7 +218,7 @@ def generation(harness: Harness) -> int:
 def passed(answer: FailoverAnswer, after: Iterable[tuple[int, str]]) -> set[str]:
     """What a group does not get at its destination, where ``after`` lies: below where it resumes, and what it skips."""
     assert answer.skip_ranges_continue_at is None
-    skipped = {offset for skip in answer.skip_ranges for offset in range(skip.start, skip.end)}
+    skipped = {offset for skip in answer.skip_ranges for offset in range(*skip)}
     return {value for offset, value in after if offset < answer.resume_offset or offset in skipped}
 
 

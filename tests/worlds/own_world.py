@@ -27,10 +27,10 @@ from parallax.domain.ids import (
     aggregate_cluster,
 )
 from parallax.domain.index_rows import LineageRecord, RowBatch
+from parallax.domain.lineage_history import Stretch
 from parallax.domain.place import LogRange
 from parallax.domain.route_graph import CopiesKind
 from parallax.domain.runs import Run
-from parallax.domain.skips import SkipRange
 from parallax.ports.clusters import TopicInfo
 from parallax.runtime.deadline import Deadline
 from tests.memory.audit import MemoryAuditLog
@@ -168,7 +168,7 @@ class OwnWorld:
         self.at = self.draw.choice(self.homes)
         self.origin: ClusterName | None = None
         self.position = 0
-        self.skips: list[SkipRange] = []
+        self.skips: list[Stretch] = []
         self.known_to: int | None = None
         self.left: FailoverAnswer | None = None
         self.violations: list[str] = []
@@ -323,7 +323,7 @@ class OwnWorld:
             # Consumers see that by leader epochs; what they had committed stays.
             self.position = min(self.position, cut)
             self.known_to = None if self.known_to is None else min(self.known_to, cut)
-            self.skips = [SkipRange(it.start, TargetOffset(min(it.end, cut))) for it in self.skips]
+            self.skips = [(start, min(end, cut)) for start, end in self.skips]
         for copier in self.copiers:
             written_to = max([row.target_end for row in copier.written], default=0)
             if self._target(copier) is log and log.end_of(copier.target_epoch) < written_to:
@@ -380,7 +380,7 @@ class OwnWorld:
             if self.position >= len(log.slots) or not self._is_known(self.position):
                 break
             slot = log.slots[self.position]
-            skipped = any(item.start <= self.position < item.end for item in self.skips)
+            skipped = any(start <= self.position < end for start, end in self.skips)
             if slot.name is not None and not skipped:
                 if self.told and slot.name in self.delivered:
                     self.violations.append(f"{slot.name} twice, at {self.position} of {self.at}")
@@ -455,7 +455,7 @@ class OwnWorld:
         for offset, slot in enumerate(log.slots):
             if slot.name is None or slot.name in read or offset < log.low:
                 continue
-            inside = any(item.start <= offset < item.end for item in answer.skip_ranges)
+            inside = any(start <= offset < end for start, end in answer.skip_ranges)
             if offset < answer.resume_offset or inside:
                 self.violations.append(
                     f"{slot.name} at {offset} of {answer.destination.cluster} was never read: resume {answer.resume_offset}, "

@@ -1,4 +1,4 @@
-"""Asks an offset service, as a process of its own, for offsets drawn at random from a whole log."""
+"""Asks an offset service, as a process of its own, for offsets drawn at random from a whole log; skip ranges come packed."""
 
 from __future__ import annotations
 
@@ -46,6 +46,7 @@ async def _ask(settings: Mapping[str, Any], answer: Connection) -> None:
                 partition=draw.randrange(settings["partitions"]),
                 to=at_region("b"),
                 next_offset=draw.randrange(settings["end"]),
+                pack_skip_ranges=True,
             )
             # "from" is a keyword of Python's.
             getattr(request, "from").CopyFrom(at_region("a"))

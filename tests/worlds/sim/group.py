@@ -25,7 +25,7 @@ from parallax.domain.ids import (
 from parallax.domain.metadata import CommittedMetadata, decode, encode
 from parallax.domain.outcome import Outcome
 from parallax.domain.place import LogRange
-from parallax.domain.skips import after_skips, merge_ranges
+from parallax.domain.skips import after_skips, as_ranges, merge_ranges
 from parallax.errors import UnavailableError
 from parallax.ports.audit import Auditor
 from parallax.ports.clusters import TopicInfo
@@ -215,7 +215,7 @@ class GroupLife:
             )
             deadline = Deadline.after_ms(_PATIENCE_MS)
             for page in self._service.skips.updates(request, deadline, lambda _s: True):
-                skips = tuple(merge_ranges([*skipping.skips, *page.skip_ranges]))
+                skips = tuple(merge_ranges([*skipping.skips, *as_ranges(page.skip_ranges)]))
                 place.skipping = skipping = replace(skipping, skips=skips, complete_to=page.complete_to)
             self._check_skips(number, place)
         return ""

@@ -77,7 +77,7 @@ def test_what_is_to_be_skipped_becomes_known_when_the_topic_has_come(world: Worl
         pages = service.skips.updates(request, Deadline.after_ms(5_000), lambda _: False)
         assert next(pages).complete_to == 0
         _appears(world)
-        skipped = [(item.start, item.end) for page in pages for item in page.skip_ranges]
+        skipped = [item for page in pages for item in page.skip_ranges]
         late = list(service.skips.updates(request, Deadline.after_ms(5_000), lambda _: False))
 
     assert skipped == [(0, 6)]

@@ -9,6 +9,7 @@ import pytest
 
 from offsetsvc.answers import ByTimestamp, FailoverAnswer, TimeBasis, TimestampPolicy
 from offsetsvc.messages import policy_from_pb
+from offsetsvc.resume.explain import explain
 from offsetsvc.transport.rest import policy_of
 from parallax.domain.ids import TopicId, TopicPartition
 from parallax.domain.outcome import Outcome
@@ -49,7 +50,7 @@ def test_nobody_gets_it_unasked(world: World) -> None:
 
     assert (answer.outcome, answer.resume_offset) == (Outcome.EARLIEST_FALLBACK, 0)
     assert answer.by_timestamp is None
-    assert "imestamp" not in answer.explanation
+    assert "imestamp" not in explain(answer)
 
 
 def test_it_is_the_first_record_not_older_than_the_position_less_the_margin(world: World) -> None:
@@ -63,7 +64,7 @@ def test_it_is_the_first_record_not_older_than_the_position_less_the_margin(worl
     assert {view.answer.via for view in answer.sources} == {Via.TIMESTAMP}
     assert answer.by_timestamp == ByTimestamp(TimeBasis.POSITION, MARGIN_MS, NOW_MS + 6_000, "", 3)
     assert answer.redelivery_records is None
-    assert "at most 3" in answer.explanation
+    assert "at most 3" in explain(answer)
 
 
 def test_the_margin_is_the_configured_one_unless_the_caller_names_another(world: World) -> None:
@@ -142,7 +143,7 @@ def test_a_dead_origin_needs_the_callers_own_time(world: World) -> None:
     assert without.resume_offset == 0
     assert without.by_timestamp is not None
     assert without.by_timestamp.basis is TimeBasis.NONE
-    assert "name a time of your own" in without.explanation
+    assert "name a time of your own" in explain(without)
     assert set(own.notes) == {Outcome.UNREACHABLE, Outcome.BY_TIMESTAMP}
     assert own.resume_offset == 4
     assert own.by_timestamp is not None
@@ -187,7 +188,7 @@ def test_where_timestamps_say_nothing_the_log_start_holds_and_the_answer_says_wh
     assert answer.by_timestamp is not None
     assert answer.by_timestamp.basis is TimeBasis.NONE
     assert why in answer.by_timestamp.problem
-    assert answer.by_timestamp.problem in answer.explanation
+    assert answer.by_timestamp.problem in explain(answer)
     assert answer.resume_offset == ask(world, 7, None).resume_offset
 
 

@@ -72,7 +72,7 @@ def check_every_commit(world: World, origin: str, destination: str) -> None:
     for commit in range(len(here) + 1):
         answer = ask(world, origin, destination, commit)
         consumed: set[Record | None] = set(here[:commit])
-        skipped = {offset for skip in answer.skip_ranges for offset in range(skip.start, skip.end)}
+        skipped = {offset for skip in answer.skip_ranges for offset in range(*skip)}
         delivered = {
             record
             for offset, record in enumerate(there)
