@@ -117,6 +117,7 @@ class FetchedKeys:
         clock: seconds, monotonic.
         patience_s: how long a call may wait.
         rest: sleeps so many seconds, until the next fetch is allowed.
+        told_by: the setting that ``max_age_s`` comes from, for errors.
     """
 
     def __init__(
@@ -127,8 +128,9 @@ class FetchedKeys:
         clock: Callable[[], float] = time.monotonic,
         patience_s: float = _PATIENCE_S,
         rest: Callable[[float], None] = time.sleep,
+        told_by: str = "service.auth.jwt.keys_max_age_s",
     ) -> None:
-        self._fetch, self._rest = fetch, rest
+        self._fetch, self._rest, self._told_by = fetch, rest, told_by
         self._max_age_s = max_age_s
         self._clock = clock
         self._patience_s = patience_s
@@ -152,7 +154,7 @@ class FetchedKeys:
         if self._max_age_s < age_s < float("inf"):
             raise UnauthenticatedError(
                 f"the issuer's keys are {age_s:.0f} s old and may be {self._max_age_s:.0f} s at most "
-                f"(service.auth.jwt.keys_max_age_s): they can't be fetched again: {self._problem}"
+                f"({self._told_by}): they can't be fetched again: {self._problem}"
             )
         found = _named(keys, key_id)
         if not found and not is_fresh:
@@ -239,8 +241,15 @@ def keys_of(document: bytes) -> Keys:
     return found
 
 
-def fetch_from(address: str, authority: str | None) -> Callable[[], bytes]:
+def fetch_from(
+    address: str, authority: str | None, *, told_by: str = "service.auth.jwt.jwks_ca"
+) -> Callable[[], bytes]:
     """Fetches the document behind an address, without following it elsewhere.
+
+    Args:
+        address: of the document.
+        authority: PEM file of whom to trust; None: as the system does.
+        told_by: the setting that names it, for errors.
 
     Raises:
         ConfigError: the authority can't be read.
@@ -248,7 +257,7 @@ def fetch_from(address: str, authority: str | None) -> Callable[[], bytes]:
     try:
         context = ssl.create_default_context(cafile=authority)
     except OSError as error:
-        raise ConfigError(f"service.auth.jwt.jwks_ca: {authority}: cannot be read: {error}") from error
+        raise ConfigError(f"{told_by}: {authority}: cannot be read: {error}") from error
 
     def fetch_keys() -> bytes:
         request = urllib.request.Request(address)  # noqa: S310 - https, or loopback

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import jwt
@@ -17,36 +18,48 @@ _LONGEST = 16 * 1024
 _SCHEME = "bearer "
 
 
-class TokenVerifier:
-    """Takes tokens of one issuer for one audience.
+@dataclass(frozen=True, slots=True)
+class ReadToken:
+    """What a token that is accepted says.
 
-    Args:
-        settings: which tokens are accepted.
-        keys: the issuer's.
+    Attributes:
+        algorithm: it is signed with.
+        claims: it makes.
     """
 
-    def __init__(self, settings: Jwt, keys: KeySet) -> None:
-        self._settings = settings
-        self.keys = keys
+    algorithm: str
+    claims: Mapping[str, Any]
 
-    def principal(self, authorization: str) -> Principal:
-        """The principal of an ``authorization`` header.
+
+class TokenReader:
+    """Takes tokens of one issuer for one audience, whomever they name.
+
+    Args:
+        keys: the issuer's.
+        issuer: the only ``iss`` that is accepted.
+        audience: what ``aud`` has to hold.
+        leeway_s: so much may this clock differ from the issuer's.
+    """
+
+    def __init__(self, keys: KeySet, *, issuer: str, audience: str, leeway_s: int) -> None:
+        self._keys = keys
+        self._issuer, self._audience, self._leeway_s = issuer, audience, leeway_s
+
+    def read(self, token: str) -> ReadToken:
+        """What a token says.
 
         Raises:
-            UnauthenticatedError: it holds no token, or one that is not accepted; the message says why, and shows nothing of it.
+            UnauthenticatedError: it is not accepted; the message says why, and shows nothing of it.
             UnavailableError: the issuer's keys can't be had just now.
         """
-        if not authorization.lower().startswith(_SCHEME):
-            raise UnauthenticatedError("a bearer token is needed: 'authorization: Bearer TOKEN'")
-        token = authorization[len(_SCHEME) :].strip()
         if not token or len(token) > _LONGEST:
             raise UnauthenticatedError(f"a token has 1 to {_LONGEST} characters")
         algorithm, key_id = self._header(token)
-        for key in self.keys.find(key_id):
+        for key in self._keys.find(key_id):
             if algorithm in key.algorithms:
                 claims = self._claims(token, key.key, algorithm)
                 if claims is not None:
-                    return self._named(claims)
+                    return ReadToken(algorithm, claims)
         raise UnauthenticatedError("no key of the issuer has signed the token")
 
     def _header(self, token: str) -> tuple[str, str | None]:
@@ -61,15 +74,14 @@ class TokenVerifier:
 
     def _claims(self, token: str, key: Any, algorithm: str) -> Mapping[str, Any] | None:
         """What the token says; None: this key has not signed it."""
-        wanted = self._settings
         try:
             claims: dict[str, Any] = jwt.decode(
                 token,
                 key,
                 algorithms=[algorithm],
-                audience=wanted.audience,
-                issuer=wanted.issuer,
-                leeway=wanted.leeway_s,
+                audience=self._audience,
+                issuer=self._issuer,
+                leeway=self._leeway_s,
                 options={"require": ["exp", "iss", "aud"]},
             )
         except jwt.InvalidSignatureError:
@@ -88,10 +100,34 @@ class TokenVerifier:
             raise UnauthenticatedError("the token can't be read") from error
         return claims
 
-    def _named(self, claims: Mapping[str, Any]) -> Principal:
-        name = claims.get(self._settings.principal_claim)
+
+class TokenVerifier:
+    """The principals of tokens of one issuer for one audience.
+
+    Args:
+        settings: which tokens are accepted.
+        keys: the issuer's.
+    """
+
+    def __init__(self, settings: Jwt, keys: KeySet) -> None:
+        self._claim = settings.principal_claim
+        self._reader = TokenReader(
+            keys, issuer=settings.issuer, audience=settings.audience, leeway_s=settings.leeway_s
+        )
+        self.keys = keys
+
+    def principal(self, authorization: str) -> Principal:
+        """The principal of an ``authorization`` header.
+
+        Raises:
+            UnauthenticatedError: it holds no token, or one that is not accepted; the message says why, and shows nothing of it.
+            UnavailableError: the issuer's keys can't be had just now.
+        """
+        if not authorization.lower().startswith(_SCHEME):
+            raise UnauthenticatedError("a bearer token is needed: 'authorization: Bearer TOKEN'")
+        name = self._reader.read(authorization[len(_SCHEME) :].strip()).claims.get(self._claim)
         if not is_a_name(name):
             raise UnauthenticatedError(
-                f"the token's claim {self._settings.principal_claim!r} names nobody (service.auth.jwt.principal_claim)"
+                f"the token's claim {self._claim!r} names nobody (service.auth.jwt.principal_claim)"
             )
         return Principal(str(name), ProvenBy.TOKEN)
