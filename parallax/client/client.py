@@ -6,6 +6,7 @@ It needs the base install only. A client is safe to share between threads; make 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -70,6 +71,7 @@ class OffsetClient:
         self._timeout_ms = timeout_ms
         self._retry = retry if retry is not None else RetryPolicy()
         self._targets = Targets(targets, self._retry, credentials)
+        self._token: str | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -82,6 +84,15 @@ class OffsetClient:
     def close(self) -> None:
         """Close the channels; calls under way end, later ones fail."""
         self._targets.close()
+
+    def showing(self, token: str) -> OffsetClient:
+        """This client in somebody else's name: services are shown their token in each call, and not our own.
+
+        It uses the connections of this one, and ends with it. What is watched is watched in our own name.
+        """
+        other = copy(self)
+        other._token = token  # noqa: SLF001 - one of our own kind
+        return other
 
     def get_failover_offset(
         self,
@@ -703,7 +714,7 @@ class OffsetClient:
 
     def _call(self, method: str, request: Message, answer: type[Answer], timeout_ms: float | None) -> Answer:
         return self._targets.call(
-            method, request, answer, self._timeout_ms if timeout_ms is None else timeout_ms
+            method, request, answer, self._timeout_ms if timeout_ms is None else timeout_ms, self._token
         )
 
 

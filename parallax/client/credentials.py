@@ -89,15 +89,19 @@ class OpenCredentials:
         path = settings.token_file
         self._token_file = None if path is None else Reread([path], lambda: _text(path).strip())
 
-    def channel(self, target: str) -> grpc.ChannelCredentials | None:
+    def channel(self, target: str, *, with_token: bool = False) -> grpc.ChannelCredentials | None:
         """TLS as the files have it now, the same object while they are the same; None: plain text.
+
+        Args:
+            target: ``host:port``.
+            with_token: a token will be shown, though we have none of our own.
 
         Raises:
             ConfigError: a token would cross the network in plain text.
         """
         if self._channel is not None:
             return self._channel.get()
-        if self._shows_a_token() and not self._settings.insecure and not _is_loopback(target):
+        if (with_token or self._shows_a_token()) and not self._settings.insecure and not _is_loopback(target):
             raise ConfigError(
                 f"credentials: the token would go to {target} in plain text: name the authority (ca), or set tls or insecure"
             )
@@ -110,7 +114,7 @@ class OpenCredentials:
             UnauthenticatedError: there is no token where one should be.
         """
         token = self._token()
-        return () if token is None else (("authorization", f"Bearer {token}"),)
+        return () if token is None else bearer(token)
 
     def renew(self, used: Metadata) -> bool:
         """Whether there is another token than the one that was not taken.
@@ -120,7 +124,7 @@ class OpenCredentials:
         """
         if callable(self._settings.token):
             with self._lock:
-                if self._fetched is not None and used == (("authorization", f"Bearer {self._fetched}"),):
+                if self._fetched is not None and used == bearer(self._fetched):
                     self._fetched = None
         return self.metadata() != used
 
@@ -170,6 +174,11 @@ class OpenCredentials:
         )
         _check(settings)
         return grpc.ssl_channel_credentials(authority, key, certificate)
+
+
+def bearer(token: str) -> Metadata:
+    """The headers that show a token."""
+    return (("authorization", f"Bearer {token}"),)
 
 
 def credentials_of(

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 import grpc
 from google.protobuf.message import Message
 
-from parallax.client.credentials import OpenCredentials, ServiceCredentials
+from parallax.client.credentials import OpenCredentials, ServiceCredentials, bearer
 from parallax.client.status import code_of, to_domain
 from parallax.errors import (
     DeadlineError,
@@ -102,8 +102,22 @@ class Targets:
         for channel in channels:
             channel.close()
 
-    def call(self, method: str, request: Message, answer: type[Answer], timeout_ms: float) -> Answer:
+    def call(
+        self,
+        method: str,
+        request: Message,
+        answer: type[Answer],
+        timeout_ms: float,
+        token: str | None = None,
+    ) -> Answer:
         """Ask until a service answers, or the budget is used up.
+
+        Args:
+            method: of which service does not matter: their names are distinct.
+            request: the question.
+            answer: the kind of the answer.
+            timeout_ms: the budget.
+            token: is shown instead of our own; None: our own is.
 
         Raises:
             ParallaxError: what a service answered with, or that none did.
@@ -113,16 +127,18 @@ class Targets:
                 f"{method}: a request of {request.ByteSize()} bytes; the limit is {MAX_REQUEST_BYTES}"
             )
         with span(f"parallax.{method}", kind="client", rpc__system="grpc", rpc__method=method):
-            return self._called(method, request, answer, timeout_ms)
+            return self._called(method, request, answer, timeout_ms, token)
 
-    def _called(self, method: str, request: Message, answer: type[Answer], timeout_ms: float) -> Answer:
+    def _called(
+        self, method: str, request: Message, answer: type[Answer], timeout_ms: float, token: str | None
+    ) -> Answer:
         deadline = Deadline.after_ms(timeout_ms)
         told: ParallaxError | None = None
 
         def attempt() -> Answer:
             nonlocal told
             try:
-                return self._round(method, request, answer, deadline)
+                return self._round(method, request, answer, deadline, token)
             except _AllAwayError as away:
                 # A reason says more than that a later attempt came too late, whoever noticed that.
                 if told is None or not isinstance(away.told, DeadlineError):
@@ -139,7 +155,9 @@ class Targets:
         except _AllAwayError as away:
             raise (told or away.final(method)) from away.__cause__
 
-    def _round(self, method: str, request: Message, answer: type[Answer], deadline: Deadline) -> Answer:
+    def _round(
+        self, method: str, request: Message, answer: type[Answer], deadline: Deadline, token: str | None
+    ) -> Answer:
         """Ask each target once, the last good one first."""
         failures: dict[str, grpc.RpcError] = {}
         first = self._preferred
@@ -148,13 +166,13 @@ class Targets:
             target = self._targets[index]
             share_ms = deadline.remaining_ms / (len(self._targets) - turn)
             budget_ms = min(deadline.remaining_ms, max(share_ms, _SHORTEST_ATTEMPT_MS))
-            call = self._channel(target).unary_unary(
+            call = self._channel(target, token).unary_unary(
                 _PATHS[method],
                 request_serializer=type(request).SerializeToString,
                 response_deserializer=answer.FromString,
             )
             try:
-                found = cast("Answer", self._shown(call, request, Deadline.after_ms(budget_ms)))
+                found = cast("Answer", self._shown(call, request, Deadline.after_ms(budget_ms), token))
             except grpc.RpcError as error:
                 begun = method in _BEGUN_ONCE and _may_have_begun(error)
                 if begun or not _worth_another_try(error):
@@ -171,9 +189,12 @@ class Targets:
                 break
         raise _AllAwayError(failures) from next(iter(failures.values()))
 
-    def _shown(self, call: Any, request: Message, deadline: Deadline) -> Any:
-        """One call with our token; once more with another one if a service does not take it any more."""
-        shown, traced = self._credentials.metadata(), sent()
+    def _shown(self, call: Any, request: Message, deadline: Deadline, token: str | None) -> Any:
+        """One call with a token; with our own once more, with another one, if a service does not take it any more."""
+        traced = sent()
+        if token is not None:
+            return call(request, timeout=deadline.remaining_s, metadata=(*bearer(token), *traced))
+        shown = self._credentials.metadata()
         try:
             return call(request, timeout=deadline.remaining_s, metadata=(*shown, *traced))
         except grpc.RpcError as error:
@@ -195,9 +216,9 @@ class Targets:
         )
         return call(request, timeout=timeout_ms / 1_000, metadata=self._credentials.metadata())
 
-    def _channel(self, target: str) -> grpc.Channel:
+    def _channel(self, target: str, token: str | None = None) -> grpc.Channel:
         """The channel to a target; a new one once our certificates have changed."""
-        credentials = self._credentials.channel(target)
+        credentials = self._credentials.channel(target, with_token=token is not None)
         with self._lock:
             if self._closed:
                 raise ServiceUnavailableError("the offset client is closed")

@@ -89,6 +89,11 @@ def test_a_token_does_not_cross_the_network_in_plain_text(target: str) -> None:
     assert OpenCredentials(ServiceCredentials(token="abc", tls=True)).channel(target) is not None  # noqa: S106
 
 
+def test_nor_does_that_of_somebody_else() -> None:
+    with OffsetClient(["offsets.example:1"]) as client, pytest.raises(ConfigError, match="plain text"):
+        client.showing("abc").list_routes()
+
+
 def test_what_contradicts_itself_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="go together"):
         ServiceCredentials(certificate="a.pem")
