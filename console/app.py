@@ -27,10 +27,15 @@ from console.moving import Acts
 from console.partitions import PartitionQuestion
 from console.people import Entrance, OpenEntrance, Person, Role, Seal
 from console.reads import Reads
-from console.web import Guard, PageFaces, static_answer
+from console.sign_in_pages import add_sign_in, refusal_of, sign_in_again
+from console.signing_in import SignInDoor
+from console.web import Guard, PageFaces, SignsIn, static_answer
 from parallax.adapters.http.bodies import BoundedBodies
+from parallax.adapters.http.connection import shown_in
 from parallax.adapters.http.metrics import metrics_page
+from parallax.domain.rights import Right
 from parallax.errors import ParallaxError
+from parallax.identity.door import Door
 from parallax.picture.svg import draw
 from parallax.picture.table import to_csv, to_document
 from parallax.runtime.deadline import wall_clock_ms
@@ -62,6 +67,10 @@ Seen = Annotated[str | None, Query(max_length=64)]
 class Asks(Reads, Acts, Drills, Protocol):
     """What the console asks an offset service."""
 
+    def showing(self, token: str) -> "Asks":
+        """The same in somebody's name, whose token that is."""
+        ...
+
 
 def create_app(
     asks: Asks,
@@ -70,6 +79,7 @@ def create_app(
     hosts: Collection[str],
     door: Entrance | None = None,
     proxied: Collection[str] = (),
+    metrics_door: Door | None = None,
     now_ms: Callable[[], int] = wall_clock_ms,
 ) -> ASGIApp:
     """The application.
@@ -80,11 +90,17 @@ def create_app(
         hosts: the names by which it may be asked for.
         door: tells who comes; None: nobody is asked, and everybody may look and nothing else.
         proxied: those of the names under which a proxy shows it.
+        metrics_door: who may read the metrics where people sign in, which Prometheus can't; None: anybody.
         now_ms: the wall clock.
     """
     reads: Reads = asks
     app = FastAPI(title="Parallax console", openapi_url=None, docs_url=None, redoc_url=None)
-    faces = PageFaces({"navigation": NAVIGATION, "region": region})
+    forms, able = SealedForm(Seal(), proxied), partial(regions.able, reads)
+    signs_in = door if isinstance(door, SignInDoor) else None
+    faces = PageFaces(
+        {"navigation": NAVIGATION, "region": region},
+        None if signs_in is None else SignsIn(forms.seal_of, sign_in_again),
+    )
     app.add_exception_handler(ParallaxError, faces.failed)
     app.add_exception_handler(RequestValidationError, faces.mistaken)
     app.add_exception_handler(HTTPException, faces.missing)
@@ -104,21 +120,37 @@ def create_app(
         ("/configuration", "Configuration", lists.configuration),
     ):
         _add_list(app, faces, path, title, _asking(listing, reads, now_ms))
-    forms, able = SealedForm(Seal(), proxied), partial(regions.able, reads)
-    add_moves(app, faces, asks, able, forms)
-    add_drills(app, faces, asks, able, forms)
+
+    def acting(person: Person) -> Asks:
+        return asks if person.token is None else asks.showing(person.token())
+
+    add_moves(app, faces, asks, acting, able, forms)
+    add_drills(app, faces, asks, acting, able, forms)
+    if signs_in is not None:
+        add_sign_in(app, faces, signs_in, forms)
     _add_list(app, faces, "/regions", "Regions", lambda: partial(regions.regions, reads))
     app.get("/static/{name}", response_model=None)(static_answer)
     app.get("/healthz", response_model=None)(lambda: Response("ok\n", media_type="text/plain"))
     counts = ConsoleMetrics()
 
     @app.get(METRICS, response_model=None)
-    def prometheus() -> Response:
+    def prometheus(request: Request) -> Response:
+        if signs_in is not None and metrics_door is not None:
+            metrics_door.let_in("console", METRICS, lambda: shown_in(request.scope), (Right.READ, None))
         kind, page = metrics_page(counts.registry)
         return Response(page, media_type=kind)
 
     bounded = BoundedBodies(Counted(app, counts), most_bytes=_BODY_BYTES, within_s=_BODY_WITHIN_S)
-    return Guard(bounded, hosts, door or OpenEntrance("viewer"))
+    if signs_in is None:
+        return Guard(bounded, hosts, door or OpenEntrance("viewer"))
+    unasked = signs_in.unasked
+    return Guard(
+        bounded,
+        hosts,
+        signs_in,
+        refusal=refusal_of(faces),
+        unasked=lambda path: path == METRICS or unasked(path),
+    )
 
 
 def _add_overview(app: FastAPI, faces: PageFaces, reads: Reads, now_ms: Callable[[], int]) -> None:

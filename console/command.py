@@ -7,12 +7,15 @@ import sys
 import threading
 from contextlib import ExitStack
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import structlog
 import typer
 
 from console.app import create_app
-from console.people import door_of
+from console.issuer import Issuer
+from console.people import Entrance, OpenEntrance, ProxyEntrance
+from console.signing_in import SignInDoor
 from console.web import LOOPBACK_NAMES
 from parallax.adapters.http.server import HttpServer
 from parallax.cli.options import ConfigOption, JsonLogsOption
@@ -24,6 +27,8 @@ from parallax.config.console import ConsoleSettings
 from parallax.config.values import is_loopback
 from parallax.domain.ids import RegionName
 from parallax.errors import ConfigError
+from parallax.identity.door import Door
+from parallax.identity.identity import Identity
 from parallax.runtime.process import configure_logging, spare_present_objects, stop_on_signals
 from parallax.wiring import client_credentials
 
@@ -85,18 +90,36 @@ def start(settings: Config, region: RegionName, listen: str, stack: ExitStack) -
     host = listen.rpartition(":")[0]
     own = settings.console
     proxied = {name.lower() for name in own.hosts}
+    metrics_door = None
+    if own.auth.oidc is not None:
+        proxied.add(urlsplit(own.auth.oidc.url).hostname or "")
+        if settings.service.auth.mode == "jwt":
+            metrics_door = Door(Identity(settings.service.auth))
     app = create_app(
         client,
         region=region,
         hosts=LOOPBACK_NAMES | {host.lower()} | proxied,
-        door=door_of(own.auth, own.role),
+        door=door_of(own),
         proxied=proxied,
+        metrics_door=metrics_door,
     )
     tls = None if own.tls is None else Tls(**own.tls.model_dump())
     server = HttpServer(app, address=listen, tls=tls, name="console")
     server.start()
     stack.callback(server.stop)
     return f"{'http' if tls is None else 'https'}://{host}:{server.port}"
+
+
+def door_of(own: ConsoleSettings) -> Entrance:
+    """The door that a configuration wants.
+
+    Raises:
+        ConfigError: a file that it names can't be read.
+    """
+    auth = own.auth
+    if auth.oidc is not None:
+        return SignInDoor(auth.oidc, auth.roles, Issuer(auth.oidc))
+    return OpenEntrance(own.role) if auth.proxy is None else ProxyEntrance(auth.proxy, auth.roles)
 
 
 def require_private(own: ConsoleSettings, listen: str) -> None:

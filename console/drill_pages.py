@@ -13,7 +13,7 @@ from console import drilling
 from console.drilling import Drills
 from console.forms import SEE_OTHER, SealedForm, person_of
 from console.listing import link
-from console.people import Role
+from console.people import Person, Role
 from console.web import PageFaces
 from parallax.v1 import moves_pb2 as pb
 
@@ -30,6 +30,7 @@ def add_drills(
     app: FastAPI,
     faces: PageFaces,
     drills: Drills,
+    acting: Callable[[Person], Drills],
     regions: Callable[[], list[str]],
     forms: SealedForm,
 ) -> None:
@@ -38,7 +39,8 @@ def add_drills(
     Args:
         app: to which.
         faces: makes pages.
-        drills: asks for what is done.
+        drills: asks what would be done, and how far it is.
+        acting: asks for something to be done, in the name of who looks.
         regions: those with an aggregate cluster.
         forms: reads forms of ours.
     """
@@ -74,7 +76,7 @@ def add_drills(
         )
         person.require(Role.OPERATOR, planned.group)
         _log.info("drill_sent", person=person.name, origin=planned.origin, to=planned.to)
-        begun = drills.run_drill(planned, actor=person.name)
+        begun = acting(person).run_drill(planned, actor=person.name)
         return RedirectResponse(link("/drilling", group=planned.group, drill_id=begun.drill_id), SEE_OTHER)
 
     @app.post("/drill/stop", response_model=None)
@@ -83,7 +85,7 @@ def add_drills(
         group, drill_id = form.get("group", "")[:_LONGEST], form.get("drill_id", "")[:_LONGEST_ID]
         person.require(Role.OPERATOR, group)
         _log.info("drill_stop_sent", person=person.name, drill_id=drill_id)
-        drills.stop_drill(group, drill_id, actor=person.name)
+        acting(person).stop_drill(group, drill_id, actor=person.name)
         return RedirectResponse(link("/drilling", group=group, drill_id=drill_id), SEE_OTHER)
 
     @app.get("/drilling", response_model=None)

@@ -14,7 +14,7 @@ from console.files import Look, add_files
 from console.forms import SEE_OTHER, SealedForm, person_of
 from console.listing import link
 from console.moving import Acts, MoveView, MoveWish, Review
-from console.people import Role
+from console.people import Person, Role
 from console.web import PageFaces
 from parallax.errors import PlanChangedError
 from parallax.failover.orders import order_of
@@ -33,18 +33,24 @@ Seen = Annotated[str | None, Query(max_length=64)]
 
 
 def add_moves(
-    app: FastAPI, faces: PageFaces, acts: Acts, regions: Callable[[], list[str]], forms: SealedForm
+    app: FastAPI,
+    faces: PageFaces,
+    acts: Acts,
+    acting: Callable[[Person], Acts],
+    regions: Callable[[], list[str]],
+    forms: SealedForm,
 ) -> None:
     """Add the pages.
 
     Args:
         app: to which.
         faces: makes pages.
-        acts: asks for what is done.
+        acts: asks what would be done, and how far it is.
+        acting: asks for something to be done, in the name of who looks.
         regions: those with an aggregate cluster.
         forms: reads forms of ours.
     """
-    pages = _MovePages(faces, acts, regions, forms)
+    pages = _MovePages(faces, acts, acting, regions, forms)
 
     Sealed = Annotated[Mapping[str, str], Depends(forms.sealed)]  # noqa: N806 - a type
 
@@ -83,17 +89,17 @@ def add_moves(
 
     @app.post("/move/cancel", response_model=None)
     def cancel(request: Request, form: Sealed) -> Response:
-        actor = person_of(request).name
-        return pages.act(
-            request, form, Role.OPERATOR, lambda group, move: acts.cancel_move(group, move, actor=actor)
-        )
+        def do(person: Person, group: str, move: str) -> None:
+            acting(person).cancel_move(group, move, actor=person.name)
+
+        return pages.act(request, form, Role.OPERATOR, do)
 
     @app.post("/move/rollback", response_model=None)
     def roll_back(request: Request, form: Sealed) -> Response:
-        actor = person_of(request).name
-        return pages.act(
-            request, form, Role.OPERATOR, lambda group, move: acts.roll_back_move(group, move, actor=actor)
-        )
+        def do(person: Person, group: str, move: str) -> None:
+            acting(person).roll_back_move(group, move, actor=person.name)
+
+        return pages.act(request, form, Role.OPERATOR, do)
 
     @app.get("/verify", response_model=None)
     def verify(
@@ -119,10 +125,16 @@ def add_moves(
 
 class _MovePages:
     def __init__(
-        self, faces: PageFaces, acts: Acts, regions: Callable[[], list[str]], forms: SealedForm
+        self,
+        faces: PageFaces,
+        acts: Acts,
+        acting: Callable[[Person], Acts],
+        regions: Callable[[], list[str]],
+        forms: SealedForm,
     ) -> None:
         self._faces = faces
         self._acts = acts
+        self._acting = acting
         self._regions = regions
         self._forms = forms
 
@@ -164,7 +176,7 @@ class _MovePages:
             return self.move(request, wish, moving.review(self._acts, wish), status=400, mistyped=True)
         _log.info("move_sent", person=person.name, group=plan.group, operation=order.operation_id)
         try:
-            self._acts.execute_move(plan, actor=person.name)
+            self._acting(person).execute_move(plan, actor=person.name)
         except PlanChangedError:
             found = moving.review(self._acts, wish)
             changed = Review(found.plan, found.problem, found.partitions, changed=True)
@@ -193,7 +205,7 @@ class _MovePages:
         )
 
     def act(
-        self, request: Request, form: Mapping[str, str], role: Role, do: Callable[[str, str], pb.MoveStatus]
+        self, request: Request, form: Mapping[str, str], role: Role, do: Callable[[Person, str, str], None]
     ) -> Response:
         """Do something with a move, and show how far it is."""
         move_id = form.get("move_id", "")[:_LONGEST_ID]
@@ -202,7 +214,7 @@ class _MovePages:
         person.require(role, group)
         act = request.url.path.rpartition("/")[2]
         _log.info("move_act_sent", act=act, person=person.name, group=group, operation=order.operation_id)
-        do(group, move_id)
+        do(person, group, move_id)
         return _see(group, move_id)
 
 

@@ -8,17 +8,25 @@ import ipaddress
 import re
 import secrets
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
 from urllib.parse import urlsplit
 
 from starlette.types import Scope
 
-from parallax.config.console import ConsoleAuth, ConsoleProxy, ConsoleRole
+from parallax.config.console import ConsoleProxy, ConsoleRole
 from parallax.errors import ForbiddenError, UnauthenticatedError
 
 _LONGEST_NAME = 256
+
+
+class NotSignedInError(UnauthenticatedError):
+    """Whoever looks has to sign in, or to sign in again: it is not the console that proves nobody."""
+
+
+class NoRoleError(ForbiddenError):
+    """Whoever looks may not do that here, whatever offset services would say."""
 
 
 class Role(IntEnum):
@@ -49,6 +57,22 @@ class Granted:
         return not self.groups or any(re.fullmatch(pattern, group) for pattern in self.groups)
 
 
+class OwnToken(Protocol):
+    """What somebody shows offset services where they change something. Safe to use from many threads."""
+
+    refused: bool
+    """There will be none any more: they have to sign in again."""
+
+    def __call__(self) -> str:
+        """The token, as good as new.
+
+        Raises:
+            NotSignedInError: there is none any more.
+            UnavailableError: the issuer does not answer.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Person:
     """Somebody who looks.
@@ -56,10 +80,12 @@ class Person:
     Attributes:
         name: empty: nobody was asked.
         granted: what they may do.
+        token: theirs, for offset services; None: these are shown the console's own credentials.
     """
 
     name: str
     granted: tuple[Granted, ...]
+    token: OwnToken | None = field(default=None, repr=False, compare=False)
 
     @property
     def role(self) -> Role:
@@ -74,11 +100,11 @@ class Person:
         """Nothing, if they have the role for the group.
 
         Raises:
-            ForbiddenError: they have not.
+            NoRoleError: they have not.
         """
         if not self.may(role, group):
             who = f"{self.name} is" if self.name else "whoever looks here is"
-            raise ForbiddenError(f"{who} not {role.word} for this group (console.auth.roles, console.role)")
+            raise NoRoleError(f"{who} not {role.word} for this group (console.auth.roles, console.role)")
 
 
 class Entrance(Protocol):
@@ -141,7 +167,7 @@ class ProxyEntrance:
         of = [part.strip() for text in lists for part in text.decode("utf-8", "replace").split(",")]
         granted = granted_to(name, [part for part in of if part], self._roles)
         if not granted:
-            raise ForbiddenError(f"{name} has no role here (console.auth.roles)")
+            raise NoRoleError(f"{name} has no role here (console.auth.roles)")
         return Person(name, granted)
 
     def _trusts(self, peer: str) -> bool:
@@ -162,11 +188,6 @@ def granted_to(name: str, member_of: Collection[str], roles: Sequence[ConsoleRol
         if any(re.fullmatch(pattern, name) for pattern in item.users)
         or any(re.fullmatch(pattern, group) for pattern in item.members_of for group in member_of)
     )
-
-
-def door_of(auth: ConsoleAuth, role: str) -> Entrance:
-    """The door that a configuration wants."""
-    return OpenEntrance(role) if auth.proxy is None else ProxyEntrance(auth.proxy, auth.roles)
 
 
 class Seal:
@@ -194,11 +215,11 @@ class Seal:
             hosts: names under which a proxy shows the console.
 
         Raises:
-            ForbiddenError: it is not.
+            NoRoleError: it is not.
         """
         parts = urlsplit(origin)
         ours = bool(origin) and (parts.netloc == host or (parts.hostname or "") in hosts)
         if not ours or not hmac.compare_digest(mark.encode(), self.of(person).encode()):
-            raise ForbiddenError(
+            raise NoRoleError(
                 "this was not sent from a page of this console, or from one of before its last start: open the page again"
             )

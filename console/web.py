@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
@@ -21,7 +22,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from console.listing import DASH, age, link, moment
-from console.people import Entrance
+from console.people import Entrance, NoRoleError, NotSignedInError
 from console.sharing import SharedLooks
 from parallax.client.status import status_of
 from parallax.errors import ForbiddenError, ParallaxError, UnauthenticatedError
@@ -50,6 +51,11 @@ HEALTH = "/healthz"
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
+def in_a_word(_scope: Scope, error: ParallaxError) -> Response:
+    """How whoever may not look is refused."""
+    return Response(f"{error}\n", status_of(error).http, media_type="text/plain")
+
+
 class Guard:
     """Lets through what asks for this host by a name of ours, and puts the headers on every answer.
 
@@ -60,12 +66,23 @@ class Guard:
         app: what answers.
         names: hosts, without a port.
         door: tells who comes, to whom pages are shown.
+        refusal: answers whom it does not let in.
+        unasked: whether a path is for whoever asks.
     """
 
-    def __init__(self, app: ASGIApp, names: Collection[str], door: Entrance) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        names: Collection[str],
+        door: Entrance,
+        *,
+        refusal: Callable[[Scope, ParallaxError], Response] = in_a_word,
+        unasked: Callable[[str], bool] = lambda _: False,
+    ) -> None:
         self._app = app
         self._names = names
         self._door = door
+        self._refusal, self._unasked = refusal, unasked
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -87,13 +104,11 @@ class Guard:
             refusal = Response("This console is not called so: ask for it by its own address.\n", 421)
             await refusal(scope, receive, sends)
             return
-        if scope["path"] != HEALTH:
+        if scope["path"] != HEALTH and not self._unasked(scope["path"]):
             try:
                 scope.setdefault("state", {})["person"] = self._door.person(scope)
             except (UnauthenticatedError, ForbiddenError) as error:
-                await Response(f"{error}\n", status_of(error).http, media_type="text/plain")(
-                    scope, receive, sends
-                )
+                await self._refusal(scope, error)(scope, receive, sends)
                 return
         await self._app(scope, receive, sends)
 
@@ -141,16 +156,31 @@ class Pages:
         return self.page(template, part=Markup(part.text), again=again, **values)  # noqa: S704 - our own
 
 
+@dataclass(frozen=True, slots=True)
+class SignsIn:
+    """What pages have where people sign in.
+
+    Attributes:
+        seal: marks the form by which who looks signs out.
+        again: the address, and its words, where who is refused can sign in.
+    """
+
+    seal: Callable[[Request], str]
+    again: Callable[[Request, ParallaxError], tuple[str, str]]
+
+
 class PageFaces:
     """Pages with what all of them have, and errors as pages.
 
     Args:
         common: what all templates get.
+        signs_in: None: people don't sign in here.
     """
 
-    def __init__(self, common: Mapping[str, Any]) -> None:
+    def __init__(self, common: Mapping[str, Any], signs_in: SignsIn | None = None) -> None:
         self._pages = Pages()
         self._common = common
+        self._signs_in = signs_in
         self._shared: SharedLooks[DrawnPart] = SharedLooks()
 
     def whole(
@@ -163,11 +193,13 @@ class PageFaces:
 
     def _with(self, request: Request) -> dict[str, Any]:
         """What all templates get, and who looks."""
-        return {**self._common, "person": getattr(request.state, "person", None)}
+        person = getattr(request.state, "person", None)
+        leaves = self._signs_in.seal(request) if self._signs_in is not None and person is not None else ""
+        return {**self._common, "person": person, "leaves": leaves}
 
     def live(self, request: Request, template: str, title: str, seen: str | None, **values: Any) -> Response:
         """A page whose live part asks for itself again; it is for one viewer alone."""
-        address = _address(request)
+        address = address_of(request)
         part = self._pages.part(template, address=address, title=title, **self._with(request), **values)
         return self._around(request, part, title, seen, address, **values)
 
@@ -190,7 +222,7 @@ class PageFaces:
             look: the template's values.
             flags: what else it depends on, for the template too.
         """
-        address = _address(request)
+        address = address_of(request)
         part = self._shared.get(
             (address, tuple(flags.items())),
             lambda: self._pages.part(template, address=address, title=title, **look(), **flags),
@@ -205,8 +237,16 @@ class PageFaces:
         common = self._with(request)
         return self._pages.live(part, seen=seen, address=address, here=here, title=title, **common, **values)
 
-    def error(self, request: Request, status: int, code: str, text: str) -> Response:
-        """What went wrong, and what to do."""
+    def error(
+        self,
+        request: Request,
+        status: int,
+        code: str,
+        text: str,
+        remedy: str = "",
+        way: tuple[str, str] = ("", ""),
+    ) -> Response:
+        """What went wrong, what to do, and an address for it with its words."""
         return self._pages.page(
             "error.html",
             status=status,
@@ -214,7 +254,8 @@ class PageFaces:
             title=_TITLES.get(status, "It did not go"),
             code=code,
             text=text,
-            remedy=_REMEDIES.get(code, ""),
+            remedy=remedy,
+            way=way,
             **self._with(request),
         )
 
@@ -222,7 +263,14 @@ class PageFaces:
         """The offset service's word, or that there is none."""
         if not isinstance(error, ParallaxError):
             raise error
-        return self.error(request, status_of(error).http, error.code, str(error))
+        status = status_of(error).http
+        if not isinstance(error, NotSignedInError | NoRoleError):
+            person = getattr(request.state, "person", None)
+            in_their_name = request.method == "POST" and person is not None and person.token is not None
+            remedies = _REMEDIES | _REMEDIES_IN_THEIR_NAME if in_their_name else _REMEDIES
+            return self.error(request, status, error.code, str(error), remedies.get(error.code, ""))
+        again = ("", "") if self._signs_in is None else self._signs_in.again(request, error)
+        return self.error(request, status, error.code, str(error), way=again)
 
     def mistaken(self, request: Request, error: Exception) -> Response:
         """A URL with parameters that can't be."""
@@ -241,7 +289,7 @@ class PageFaces:
         return self.error(request, 500, "INTERNAL", "The console failed; its log says how.")
 
 
-def _address(request: Request) -> str:
+def address_of(request: Request) -> str:
     """The URL, without what only says what its asker shows."""
     query = [(key, value) for key, value in request.query_params.multi_items() if key != "seen"]
     return request.url.path + ("" if not query else f"?{urlencode(query)}")
@@ -250,6 +298,7 @@ def _address(request: Request) -> str:
 _TITLES: dict[int, str] = {
     HTTPStatus.BAD_REQUEST: "That can't be asked",
     HTTPStatus.NOT_FOUND: "Not found",
+    HTTPStatus.UNAUTHORIZED: "Not signed in",
     HTTPStatus.FORBIDDEN: "Not allowed",
     HTTPStatus.SERVICE_UNAVAILABLE: "No answer",
     HTTPStatus.GATEWAY_TIMEOUT: "No answer in time",
@@ -262,6 +311,11 @@ _REMEDIES = {
     "FORBIDDEN": "The console asks in its own name: give that the right to read (docs/security.md).",
     "UNAUTHENTICATED": "The console shows its own credentials: see `client` in docs/configuration.md.",
 }
+_REMEDIES_IN_THEIR_NAME = {
+    "FORBIDDEN": "The offset service was shown your own token: what you may do there is said by its rules (service.auth.rules).",
+    "UNAUTHENTICATED": "The offset service was shown your own token: has that its audience (service.auth.jwt.audience)?",
+}
+"""Where something is changed in the name of who looks."""
 
 
 @cache

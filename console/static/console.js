@@ -19,8 +19,9 @@
   });
   document.body.addEventListener("htmx:sendError", () => say("The console does not answer."));
   document.body.addEventListener("htmx:timeout", () => say("The console does not answer."));
-  document.body.addEventListener("htmx:responseError", (event) =>
-    say(`The offset service does not answer (status ${event.detail.xhr.status}).`));
+  document.body.addEventListener("htmx:responseError", ({ detail: { xhr } }) =>
+    say(xhr.status === 401 ? "You are not signed in any more: open the page again."
+      : `The offset service does not answer (status ${xhr.status}).`));
 
   // Nobody looks at a page in the background, and nothing changes under a hand that writes or a text that is marked.
   document.body.addEventListener("htmx:beforeRequest", (event) => {

@@ -72,6 +72,17 @@ def values() -> dict[str, Any]:
         "replicator": {"spark_secret": marked(6), "spark_master": "spark://127.0.0.1:1"},
         "client": {"token": marked(7), "insecure": True},
         "service": {"cluster_timeout_ms": 500, "deadline_ms": 1_000},
+        "console": {
+            "auth": {
+                "mode": "oidc",
+                "oidc": {
+                    "issuer": "http://127.0.0.1:1",
+                    "client_id": "c",
+                    "client_secret": marked(8),
+                    "url": "http://127.0.0.1:1",
+                },
+            }
+        },
     }
 
 
