@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -105,6 +106,11 @@ def licence_of(item: Locked) -> str:
     return " AND ".join(sorted({SPELLINGS.get(text, text) for text in told}))
 
 
+def not_installed(items: Iterable[Locked]) -> list[str]:
+    """What is locked for every system, and is not here at that version: its licence can't be told."""
+    return [item.pin for item in items if not item.marker and not licence_of(item)]
+
+
 def not_permissive(licence: str) -> set[str]:
     """What of a licence is not allowed. Where it leaves a choice, all of it has to be: that is simpler to hold."""
     return {part.strip(" ()") for part in re.split(r" AND | OR ", licence)} - PERMISSIVE
@@ -131,6 +137,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="fail if the page differs; write nothing")
     check = parser.parse_args().check
+    if absent := not_installed(locked(LOCK.read_text(encoding="utf-8"))):
+        sys.exit(f"{', '.join(absent)} of requirements/services.lock: not installed here, run 'make setup'")
     before = PAGE.read_text(encoding="utf-8")
     after = page(before)
     if check and before != after:

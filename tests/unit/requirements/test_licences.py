@@ -8,7 +8,17 @@ from importlib import metadata
 
 import pytest
 
-from requirements.licences import ELSEWHERE, LOCK, PAGE, Locked, licence_of, locked, not_permissive, page
+from requirements.licences import (
+    ELSEWHERE,
+    LOCK,
+    PAGE,
+    Locked,
+    licence_of,
+    locked,
+    not_installed,
+    not_permissive,
+    page,
+)
 
 ITEMS = locked(LOCK.read_text(encoding="utf-8"))
 ANY = Locked("any", "1.0", "", (), ())
@@ -55,6 +65,12 @@ def test_another_version_speaks_for_none(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(metadata, "metadata", lambda _name: told)
 
     assert not licence_of(ANY)
+
+
+def test_what_is_locked_and_not_installed_is_told_by_its_name() -> None:
+    newer = Locked("pyjwt", "0.0.1", "", (), ())
+    elsewhere = Locked("parallax-nowhere", "1", "sys_platform == 'win32'", (), ())
+    assert not_installed([*ITEMS, newer, elsewhere]) == ["pyjwt==0.0.1"]
 
 
 @pytest.mark.parametrize(
