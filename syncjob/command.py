@@ -13,8 +13,8 @@ from parallax.cli.options import JsonLogsOption
 from parallax.cli.output import console, print_json, table
 from parallax.config.config import Config, load
 from parallax.runtime.process import configure_logging
-from syncjob.cycle import CycleReport
 from syncjob.decide import Decision
+from syncjob.report import CycleReport
 from syncjob.run import run_once
 from syncjob.status import SyncBoard
 

@@ -7,18 +7,14 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 
 import structlog
 
 from parallax.client.answer import Pair, ResumeAnswer
 from parallax.config.config import Config
-from parallax.domain.commits import Commits, ObservedCommit, PublishedOffset, last_seen
-from parallax.domain.formats import UnreadableRow, apart
+from parallax.domain.commits import ObservedCommit
 from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
-from parallax.domain.latencies import NO_LATENCIES, Latencies
 from parallax.domain.outcome import Outcome
-from parallax.domain.ownership import Offers, own_commits, standing_offers
 from parallax.domain.primary import Assignment, Decisions, assignment_of
 from parallax.domain.progress import Progress, moved_at
 from parallax.errors import FencedError, ParallaxError, UnavailableError
@@ -27,14 +23,18 @@ from parallax.ports.clusters import ClusterWriter
 from parallax.ports.groups import GroupStore, PrimaryStore, StoredGroup
 from parallax.runtime.deadline import Deadline
 from syncjob.active import moves_seen, pairs_to_ask
-from syncjob.clusters import ClusterSnapshot, ClusterWatch, as_seen_for, to_remember
-from syncjob.decide import UNPUBLISHABLE, Decision, Reason, Rules, decide, held, needs_answers, writes
+from syncjob.changes import ChangesLog
+from syncjob.clusters import ClusterSnapshot, ClusterWatch, as_seen_for
+from syncjob.decide import Decision, Rules, decide, held, needs_answers, writes
 from syncjob.dormant import DormantGroups
-from syncjob.facts import GroupFacts, GroupSide, Place, Seen
-from syncjob.idle import Kept, Sight, Standing, hold, of_chosen, sight_of
+from syncjob.facts import GroupFacts, Place
+from syncjob.gathering import Gathering
+from syncjob.idle import Kept, Standing, hold, of_chosen, sight_of
 from syncjob.latency import DELAYED, CheckpointLatencies
+from syncjob.look import Look, said
 from syncjob.patience import Patience
 from syncjob.publish import Publication, publish
+from syncjob.report import UNPUBLISHABLE_WORDS, CycleReport
 from syncjob.rewinds import Void, confirmed, void_of, without
 from syncjob.status import FAILED_GROUPS
 
@@ -43,8 +43,6 @@ _log = structlog.get_logger(__name__)
 _GROUPS_AT_ONCE = 8
 _LOOKS_TOGETHER = 64
 """What is remembered of so many groups is in memory at a time. Their offsets are written within moments of their primaries' being read."""
-_OFFSETS_LOGGED = 10
-"""In one line, whose count of partitions says whether there are more."""
 _DAY_MS = 86_400_000
 _DECIDED_EVERY_S = 3_600.0
 """How often it is asked which groups were ever decided about: those without anything else matter for being forgotten alone."""
@@ -52,114 +50,8 @@ WRITE_WITHIN_MS = 3_000
 """So old at most is what is known of a group's primary, and of its commits at the target, when offsets are written there. Reads take
 milliseconds."""
 
-_UNPUBLISHABLE = frozenset(reason.value for reason in UNPUBLISHABLE)
-
 Ask = Callable[[GroupName, Pair, Sequence[TopicName]], Mapping[TopicPartition, ResumeAnswer]]
 """Asks the offset service where each partition of the topics resumes (`parallax.client.answer.ask` with a client)."""
-
-
-@dataclass(frozen=True, slots=True)
-class CycleReport:
-    """What a cycle did.
-
-    Attributes:
-        decisions: about every group but those that wait, those that stand still included.
-        failures: by group, why nothing could be decided.
-        away: clusters that did not answer.
-        empty: groups without a commit, a member or a report in any cluster, all of which answered.
-        unconfirmed: commits that have gone back, or are gone, and are not believed yet to be.
-        export_problem: why checkpoints for MirrorMaker 2's clients could not be written; empty: they could.
-        latencies: since the syncer began: from a commit that was seen at a group's origin to its offset that stands elsewhere.
-        standing: groups about which nothing was decided anew, and what was decided before.
-        made: the decisions of this cycle, about all other groups; None: all.
-        waiting: groups that could not be read or looked at in this cycle; nothing is said of them.
-        waiting_unpublished: for how many of them something could not be published when they were last looked at, by reason.
-    """
-
-    decisions: tuple[Decision, ...]
-    failures: Mapping[GroupName, str] = field(default_factory=dict)
-    away: tuple[ClusterName, ...] = ()
-    moves: int = 0
-    rewinds: int = 0
-    empty: tuple[GroupName, ...] = ()
-    unconfirmed: int = 0
-    export_problem: str = ""
-    latencies: Latencies = NO_LATENCIES
-    standing: Mapping[GroupName, Kept] = field(default_factory=dict)
-    made: tuple[Decision, ...] | None = None
-    waiting: frozenset[GroupName] = frozenset()
-    waiting_unpublished: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def decided(self) -> tuple[Decision, ...]:
-        """The decisions of this cycle."""
-        return self.decisions if self.made is None else self.made
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """How many decisions there were of each reason, and what else happened, by name."""
-        counted = Counter(decision.reason.value for decision in self.decided)
-        for kept in self.standing.values():
-            counted.update(kept.reasons)
-        return {**counted, "moves": self.moves, "rewinds": self.rewinds, FAILED_GROUPS: len(self.failures)}
-
-    @property
-    def unpublished(self) -> dict[str, int]:
-        """How many groups have something that can't be published, by reason; `FAILED_GROUPS`: nothing was decided."""
-        held = {(item.group, item.reason) for item in self.decided if item.reason in UNPUBLISHABLE}
-        counted = Counter(reason.value for _, reason in held)
-        counted.update(self.waiting_unpublished)
-        for kept in self.standing.values():
-            counted.update(kept.reasons.keys() & _UNPUBLISHABLE)
-        return {**counted, FAILED_GROUPS: counted[FAILED_GROUPS] + len(self.failures)}
-
-    @property
-    def unreadable(self) -> list[str]:
-        """What is stored and can't be read, each row once."""
-        # Nothing stands of which something can't be read.
-        rows = (decision.problem for decision in self.decided if decision.reason is Reason.UNREADABLE_ROW)
-        return list(dict.fromkeys(rows))
-
-
-@dataclass(slots=True)
-class _Look:
-    """A look at one group, and what comes of it.
-
-    Attributes:
-        snapshots: the clusters as they are to the group.
-        facts: what is known of it, once that is read.
-        has_moved: it has gone on, or was decided anew, since it was last read, or what follows from that is still missing.
-        holds: the decisions hold as long as the group stands still.
-        whole: the clusters on which nothing else is remembered of the group than what was seen now.
-        problem: why nothing could be decided; empty: it could.
-    """
-
-    group: GroupName
-    snapshots: Mapping[ClusterName, ClusterSnapshot | None]
-    sight: Sight
-    began_ms: int
-    has_moved: bool = False
-    facts: GroupFacts | None = None
-    decisions: list[Decision] = field(default_factory=list)
-    holds: bool = False
-    whole: frozenset[ClusterName] = frozenset()
-    moves: int = 0
-    rewinds: int = 0
-    is_empty: bool = False
-    unconfirmed: int = 0
-    problem: str = ""
-
-    def fail(self, error: ParallaxError) -> None:
-        """Nothing came of it."""
-        self.decisions, self.holds, self.is_empty, self.problem = [], False, False, _said(error)
-        self.moves = self.rewinds = self.unconfirmed = 0
-
-    def take(self, cluster: ClusterName, done: Sequence[Decision]) -> None:
-        """What became of the decisions that write to a cluster."""
-        if self.problem:
-            return
-        others = [item for item in self.decisions if item.commit is None or item.target != cluster]
-        self.decisions = sorted([*others, *done], key=lambda item: (item.topic_partition, item.target))
 
 
 class Syncer:
@@ -213,12 +105,12 @@ class Syncer:
         self._now_ms = now_ms
         self._clock = clock
         self._rules = Rules(config.sync.on_rewind == "propagate", config.sync.republish_after_s * 1_000)
-        self._before: dict[tuple[GroupName, ClusterName], Commits] = {}
+        self._gathering = Gathering(config, now_ms)
         self._assignments: dict[GroupName, Assignment | None] = {}
         self._unpublished: dict[GroupName, frozenset[str]] = {}  # by the last look
         self._behind: set[GroupName] = set()  # they have moved, and not everything that follows is published
         self._threads = ThreadPoolExecutor(_GROUPS_AT_ONCE, "sync-group")
-        self._told: dict[GroupName, dict[tuple[TopicPartition, ClusterName], Reason]] = {}
+        self._changes = ChangesLog()
         self._forget_after_ms = config.groups.forget_after_days * _DAY_MS
         self._dormant = DormantGroups(
             store, primaries, forget_after_ms=self._forget_after_ms, auditor=auditor
@@ -280,13 +172,13 @@ class Syncer:
         self._forget_all_but(groups)
         self._standing.wait(to_come)
         read: dict[GroupName, Kept] = {}
-        looks: list[_Look] = []
+        looks: list[Look] = []
         failures: dict[GroupName, str] = {}
         for group in awake:
             try:
                 look = self._sighted(group, as_seen_for(group, snapshots), decided.get(group, ()))
             except ParallaxError as error:
-                failures[group] = _said(error)
+                failures[group] = said(error)
                 self._standing.looked(group, self._now_ms())
                 continue
             kept = self._standing.get(group, look.sight, look.began_ms)
@@ -317,7 +209,7 @@ class Syncer:
             waiting=waiting,
             waiting_unpublished=Counter(why for group in waiting for why in self._unpublished.get(group, ())),
         )
-        self._tell(report)
+        self._changes.tell(report)
         if not self._dry_run:
             self._dormant.forget_all_but(known)
             self._dormant.note(report.empty, alive, self._now_ms())
@@ -353,8 +245,8 @@ class Syncer:
         self._standing.forget_all_but(groups)
         self._patience.forget_all_but(groups)
         self._latencies.forget_all_but(groups)
-        self._before = {key: commits for key, commits in self._before.items() if key[0] in groups}
-        self._told = {group: told for group, told in self._told.items() if group in groups}
+        self._gathering.forget_all_but(groups)
+        self._changes.forget_all_but(groups)
         self._assignments = {group: it for group, it in self._assignments.items() if group in groups}
         self._unpublished = {group: why for group, why in self._unpublished.items() if group in groups}
         self._behind.intersection_update(groups)
@@ -364,17 +256,17 @@ class Syncer:
         group: GroupName,
         snapshots: Mapping[ClusterName, ClusterSnapshot | None],
         decided: Decisions,
-    ) -> _Look:
+    ) -> Look:
         """What was read of a group; raises where what was decided about its primary can't be read."""
         sight = sight_of(group, snapshots, assignment_of(decided), self._config.topics.chosen)
         has_moved = (
             group in self._behind
             or self._assignments.get(group, sight.assignment) != sight.assignment
-            or any(self._before.get((group, name), there) != there for name, there in sight.commits.items())
+            or self._gathering.has_moved(group, sight.commits)
         )
-        return _Look(group, snapshots, sight, self._now_ms(), has_moved)
+        return Look(group, snapshots, sight, self._now_ms(), has_moved)
 
-    def _look_in_turn(self, looks: Sequence[_Look]) -> tuple[list[_Look], list[_Look]]:
+    def _look_in_turn(self, looks: Sequence[Look]) -> tuple[list[Look], list[Look]]:
         """Look at all groups that have moved, then at others while there is time, those first that were not looked at for longest.
 
         However little time there is, some others are looked at. Which were looked at, and which were not.
@@ -391,20 +283,20 @@ class Syncer:
             done += _LOOKS_TOGETHER
         return [*moved, *others[:done]], others[done:]
 
-    def _put_off(self, looks: Iterable[_Look]) -> dict[GroupName, Kept]:
+    def _put_off(self, looks: Iterable[Look]) -> dict[GroupName, Kept]:
         """Remember how groups were read for which there is no time: which has moved is seen by that. What stands of them."""
         found = {}
         for look in looks:
             group = look.group
             self._assignments[group] = look.sight.assignment
             for cluster, commits in look.sight.commits.items():
-                self._before[group, cluster] = commits
+                self._gathering.note(group, cluster, commits)
             kept = self._standing.put_off(group, look.sight)
             if kept is not None:
                 found[group] = kept
         return found
 
-    def _look(self, looks: Sequence[_Look]) -> None:
+    def _look(self, looks: Sequence[Look]) -> None:
         """Look at some groups: what is remembered of all is read together, each is decided about, and all are published."""
         try:
             stored = self._stored(looks)
@@ -425,14 +317,14 @@ class Syncer:
             else:
                 self._standing.looked(group, look.began_ms)
             self._assignments[group] = look.sight.assignment
-            reasons = {item.reason.value for item in look.decisions} & _UNPUBLISHABLE
+            reasons = {item.reason.value for item in look.decisions} & UNPUBLISHABLE_WORDS
             self._unpublished[group] = frozenset([*reasons, *([FAILED_GROUPS] if look.problem else [])])
             if look.has_moved and (look.problem or any(_is_behind(item) for item in look.decisions)):
                 self._behind.add(group)
             else:
                 self._behind.discard(group)
 
-    def _stored(self, looks: Sequence[_Look]) -> Mapping[GroupName, StoredGroup]:
+    def _stored(self, looks: Sequence[Look]) -> Mapping[GroupName, StoredGroup]:
         """What is remembered of the groups; one that can't be read leaves the others to be read."""
         groups, clusters = [look.group for look in looks], list(self._watches)
         try:
@@ -443,10 +335,10 @@ class Syncer:
                 return {}
         return {group: it for look in looks for group, it in self._stored([look]).items()}
 
-    def _decide(self, look: _Look, stored: StoredGroup) -> None:
+    def _decide(self, look: Look, stored: StoredGroup) -> None:
         """Decide about one group, and remember what was seen; nothing is published yet."""
         try:
-            facts, told, whole = self._facts(look, stored)
+            facts, told, whole = self._gathering.facts(look, stored)
             unconfirmed = self._patience.unconfirmed(facts)
             void = self._note_void(facts, unconfirmed)  # before what shows it is overwritten
             look.whole = frozenset() if void or unconfirmed else whole
@@ -462,7 +354,7 @@ class Syncer:
         except ParallaxError as error:
             look.fail(error)
 
-    def _publish(self, looks: Sequence[_Look]) -> None:
+    def _publish(self, looks: Sequence[Look]) -> None:
         """Write what was decided, a cluster's groups together, unless a primary was decided anew meanwhile."""
         changes: defaultdict[ClusterName, dict[GroupName, list[Decision]]] = defaultdict(dict)
         by_group = {look.group: look for look in looks}
@@ -487,7 +379,8 @@ class Syncer:
             writer = self._watches[cluster].writer
             for group, done in publish(writer, self._store, publications, fresh, self._threads.map).items():
                 if done.commits is not None:
-                    self._before[group, cluster] = of_chosen(done.commits, self._config.topics.chosen)
+                    chosen = of_chosen(done.commits, self._config.topics.chosen)
+                    self._gathering.note(group, cluster, chosen)
                 by_group[group].take(cluster, done.decisions)
 
     def _remember(
@@ -531,94 +424,6 @@ class Syncer:
         for (cluster, read_at_ms), groups in stood.items():
             self._store.note_standing(cluster, groups, read_at_ms)
         self._standing.noted(due, now_ms)
-
-    def _facts(
-        self, look: _Look, stored: StoredGroup
-    ) -> tuple[GroupFacts, list[ObservedCommit], frozenset[ClusterName]]:
-        """What is known of the group; what is to be remembered of its commits, and on which clusters that is all there is."""
-        told: list[ObservedCommit] = []
-        whole: set[ClusterName] = set()
-        unreadable: list[UnreadableRow] = []
-        published = {name: self._published(stored.published[name], unreadable) for name in look.snapshots}
-        sides = {
-            name: self._side(look, name, stored.observed[name], published, told, whole, unreadable)
-            for name in look.snapshots
-        }
-        topics = {
-            item.topic for side in sides.values() for item in (*side.commits, *side.seen, *side.published)
-        }
-        progress: dict[TopicPartition, Progress] = {}
-        for topic in sorted(topics):
-            for partition, moved in stored.progress.get(topic, {}).items():
-                if isinstance(moved, UnreadableRow):
-                    unreadable.append(moved)
-                else:
-                    progress[TopicPartition(topic, partition)] = moved
-        facts = GroupFacts(look.group, sides, progress, look.sight.assignment)
-        if not unreadable:
-            return facts, told, frozenset(whole)
-        facts = facts.without(unreadable)
-        # What was seen shows what a commit makes void: it has to be there for whoever can read all of it.
-        return facts, [item for item in told if item.topic_partition not in facts.unreadable], frozenset()
-
-    def _side(
-        self,
-        look: _Look,
-        cluster: ClusterName,
-        observed: Sequence[ObservedCommit | UnreadableRow],
-        published: Mapping[ClusterName, Offers],
-        told: list[ObservedCommit],
-        whole: set[ClusterName],
-        unreadable: list[UnreadableRow],
-    ) -> GroupSide:
-        """The group on a cluster; on one that is away, as it was last seen there.
-
-        What is to be remembered goes to ``told``; the cluster to ``whole`` if nothing else is remembered of the group there,
-        but for reports.
-        """
-        group, snapshot, sight = look.group, look.snapshots[cluster], look.sight
-        every, not_seen = apart(observed)
-        stored = [item for item in every if self._config.chosen_anywhere(item.topic_partition.topic)]
-        unreadable += [row for row in not_seen if self._config.chosen_anywhere(row.topic_partition.topic)]
-        if snapshot is None:
-            commits, topic_ids = last_seen(stored)
-            before = commits
-            reported_ahead = any(item.counts_at(self._now_ms()) for item in stored)
-        else:
-            topic_ids, commits = snapshot.topic_ids, sight.commits[cluster]
-            before = self._before.get((group, cluster), {})
-            self._before[group, cluster] = commits
-            found = to_remember(group, cluster, commits, before, topic_ids, stored, snapshot.read_at_ms)
-            told += found
-            places = {item.topic_partition for item in found}
-            if not not_seen and all(item.reported or item.topic_partition in places for item in every):
-                whole.add(cluster)
-            reported_ahead = len(found) < len(commits)
-        offers = standing_offers(cluster, topic_ids, published)
-        return GroupSide(
-            cluster,
-            reachable=snapshot is not None,
-            topic_ids=topic_ids,
-            commits={item: Seen(commit, before.get(item)) for item, commit in commits.items()},
-            own=own_commits(commits, topic_ids, offers),
-            published=published[cluster],
-            offers=offers,
-            has_members=cluster in sight.with_members,
-            assigned=sight.assigned.get(cluster, frozenset()),
-            reported_ahead=reported_ahead,
-            seen={item.topic_partition: item for item in stored},
-            read_at_ms=0 if snapshot is None else snapshot.read_at_ms,
-        )
-
-    def _published(
-        self, stored: Iterable[PublishedOffset | UnreadableRow], unreadable: list[UnreadableRow]
-    ) -> Offers:
-        """What was published for a group on a cluster; what can't be read goes to ``unreadable``."""
-        found, not_found = apart(
-            item for item in stored if self._config.chosen_anywhere(item.topic_partition.topic)
-        )
-        unreadable += not_found
-        return {item.topic_partition: item for item in found}
 
     def _note_void(self, facts: GroupFacts, unconfirmed: Collection[Place]) -> Void:
         """Forget what the group's commits make void.
@@ -683,34 +488,6 @@ class Syncer:
         holds = len(answers) == len(wanted) and hold(facts, answers, decisions)
         return decisions, holds
 
-    def _tell(self, report: CycleReport) -> None:
-        """Log decisions whose reason is another than in the cycle before, those of a group that are alike in one line."""
-        changed: defaultdict[tuple[object, ...], list[Decision]] = defaultdict(list)
-        for item in report.decided:
-            key = (item.topic_partition, item.target)
-            told = self._told.setdefault(item.group, {})
-            if told.get(key) is not item.reason:
-                told[key] = item.reason
-                alike = (item.group, item.origin, item.target, item.reason, item.outcome, item.problem)
-                changed[alike].append(item)
-        for items in changed.values():
-            first = items[0]
-            asks_for_somebody = first.outcome is Outcome.DUAL_ACTIVE or first.reason is Reason.UNREADABLE_ROW
-            said = {"problem": first.problem} if first.problem else {}
-            (_log.warning if asks_for_somebody else _log.info)(
-                "decision",
-                group=first.group,
-                partitions=len(items),
-                offsets={str(item.topic_partition): item.offset for item in items[:_OFFSETS_LOGGED]},
-                origin=first.origin,
-                to=first.target,
-                reason=first.reason.value,
-                outcome=first.outcome.name,
-                **said,
-            )
-        for group, problem in report.failures.items():
-            _log.warning("group_failed", group=group, problem=problem)
-
 
 def _require_same(facts: GroupFacts, decided: Decisions) -> None:
     if assignment_of(decided) != facts.assignment:
@@ -720,10 +497,6 @@ def _require_same(facts: GroupFacts, decided: Decisions) -> None:
 def _is_behind(decision: Decision) -> bool:
     """Whether what follows from a commit is still to come."""
     return decision.reason in DELAYED or decision.outcome is Outcome.PENDING
-
-
-def _said(error: ParallaxError) -> str:
-    return f"[{error.code}] {error}"
 
 
 def _is_empty(facts: GroupFacts, before_ms: int) -> bool:

@@ -53,7 +53,7 @@ class SyncHolder:
     def hold(self, lease: Mapping[str, int]) -> Mapping[str, int]:
         """Sync until the lease's deadline; what was done, counted by reason."""
         # The driver hears of an epoch's end in a process of its own, which need not wait for the clients' imports.
-        from syncjob.cycle import CycleReport  # noqa: PLC0415
+        from syncjob.report import CycleReport  # noqa: PLC0415
         from syncjob.run import run_until  # noqa: PLC0415
         from syncjob.status import REPORTS_PATH, UNREADABLE_TOLD, SyncReport  # noqa: PLC0415
 

@@ -25,7 +25,8 @@ from parallax.runtime.process import process_name
 from parallax.wiring import aggregate_clusters, open_client
 from syncjob.checkpoints import CheckpointExport
 from syncjob.clusters import refuse_same_cluster
-from syncjob.cycle import CycleReport, Syncer
+from syncjob.cycle import Syncer
+from syncjob.report import CycleReport
 from syncjob.status import CHECKPOINTS, CYCLES, FAILED_CYCLES
 from syncjob.telling import SyncTeller
 

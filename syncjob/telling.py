@@ -19,9 +19,9 @@ from parallax.domain.outcome import Outcome, gravest
 from parallax.domain.sync_status import MOST_TROUBLES, GroupSyncStatus, SyncCycle, SyncTrouble
 from parallax.errors import ParallaxError
 from parallax.ports.status import StatusStore
-from syncjob.cycle import CycleReport
 from syncjob.decide import Decision, Reason
 from syncjob.idle import Kept
+from syncjob.report import CycleReport
 
 _log = structlog.get_logger(__name__)
 

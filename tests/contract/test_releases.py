@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-import syncjob.cycle as cycle_module
+import syncjob.gathering as gathering_module
 from parallax.adapters.cassandra import decisions as decisions_module
 from parallax.adapters.cassandra import groups as groups_module
 from parallax.adapters.cassandra.connection import CassandraConnection
@@ -24,8 +24,8 @@ from parallax.domain.progress import Progress
 from parallax.errors import InvariantError, UnreadableRowError
 from parallax.failover.journal import Snapshot
 from parallax.runtime.deadline import Deadline
-from syncjob.cycle import CycleReport
 from syncjob.decide import Reason
+from syncjob.report import CycleReport
 from tests.memory.cql import KEYSPACE, MemoryConnection, MemoryKeyspace
 from tests.support import unique_name
 from tests.worlds.failover_bench import a_move
@@ -252,7 +252,7 @@ def _reads_greater_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _takes_an_unreadable_row_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cycle_module, "apart", lambda rows: (apart(rows)[0], []))
+    monkeypatch.setattr(gathering_module, "apart", lambda rows: (apart(rows)[0], []))
 
 
 def _takes_an_unreadable_decision_for_none(monkeypatch: pytest.MonkeyPatch) -> None:

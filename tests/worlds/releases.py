@@ -29,7 +29,8 @@ from parallax.ports.audit import Auditor
 from parallax.ports.clusters import ClusterWriter
 from parallax.runtime.deadline import Deadline
 from parallax.v1 import offsets_pb2 as pb
-from syncjob.cycle import CycleReport, Syncer
+from syncjob.cycle import Syncer
+from syncjob.report import CycleReport
 from tests.memory.audit import MemoryAuditLog
 from tests.worlds.offset_world import World, Writer
 

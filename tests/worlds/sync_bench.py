@@ -22,8 +22,9 @@ from parallax.domain.ids import (
 )
 from parallax.ports.audit import Auditor
 from parallax.runtime.deadline import Deadline
-from syncjob.cycle import CycleReport, Syncer
+from syncjob.cycle import Syncer
 from syncjob.decide import Decision
+from syncjob.report import CycleReport
 from tests.worlds.offset_world import GROUP, TOPIC, World, Writer
 
 P0 = TopicPartition(TOPIC, 0)

@@ -89,8 +89,8 @@ def test_dead_groups_cost_nothing(bench: Callable[..., Bench], monkeypatch: pyte
 
     assert len(calls) < 20
     assert asked_about == [1]
-    assert len(it.syncer._told) == 1
-    assert {key[0] for key in it.syncer._before} == {GROUP}
+    assert len(it.syncer._changes._told) == 1
+    assert {key[0] for key in it.syncer._gathering._commits} == {GROUP}
     later(it, 7)
     for _ in range(DEAD // dormant_module._FORGOTTEN_AT_ONCE):
         it.cycle()

@@ -29,9 +29,9 @@ from replicator.leases.board import ProgressBoard
 from replicator.leases.claims import Claims
 from replicator.leases.status import ReplicationStatus
 from syncjob import command as sync
-from syncjob.cycle import CycleReport
 from syncjob.decide import Decision, Reason
 from syncjob.query import SyncHolder, SyncPlan
+from syncjob.report import CycleReport
 from syncjob.status import (
     LATE_AFTER_AT_LEAST_MS,
     LATE_AFTER_INTERVALS,

@@ -12,8 +12,8 @@ from parallax.domain.outcome import Outcome
 from parallax.domain.sync_status import MOST_TROUBLES, GroupSyncStatus
 from parallax.errors import StoreUnavailableError
 from parallax.ports.groups import NamePage
-from syncjob.cycle import CycleReport
 from syncjob.decide import Decision, Reason
+from syncjob.report import CycleReport
 from syncjob.telling import MOST_AT_ONCE, REFRESH_S, REMEDIES, TELL_EVERY_S, SyncTeller, statuses_of
 from tests.memory.cql import MemoryKeyspace, WrittenStores
 

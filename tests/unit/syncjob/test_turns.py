@@ -15,8 +15,8 @@ from parallax.domain.outcome import Outcome
 from parallax.errors import ConfigError
 from syncjob import cycle as cycle_module
 from syncjob import idle
-from syncjob.cycle import CycleReport
 from syncjob.decide import Reason
+from syncjob.report import CycleReport
 from tests.worlds.sync_bench import P0, Bench, consuming, only, two_sources
 
 MOVING = GroupName("zz-moving")
