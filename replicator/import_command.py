@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -13,10 +14,9 @@ import yaml
 from parallax.cli.options import ActorOption, ExecuteOption, ReasonOption
 from parallax.cli.output import console, print_json, table, write_new
 from parallax.cli.rows import OutputFormat, OutputOption
-from parallax.config.config import Config, load, parse
+from parallax.config.config import load, parse
 from parallax.config.mirror_maker import ImportedFile, import_mirror_maker
 from parallax.config.mirror_maker_workers import WorkerNames
-from parallax.domain.rights import Principal
 from parallax.errors import ConfigError
 from parallax.ports.audit import operator_of
 
@@ -116,9 +116,11 @@ def mm2(
                 "--positions needs --config (or PARALLAX_CONFIG): the configuration that replicators run with"
             )
         given = WorkerNames(worker_group, connector, offsets_topic, status_topic)
-        _take_over(
-            text, found, load(config), route, given, operator_of(actor, reason), output, execute=execute
-        )
+        with _replicator_wanted():
+            from replicator.takeover_command import take_over  # noqa: PLC0415
+
+        operator = operator_of(actor, reason)
+        take_over(text, found, load(config), route, given, operator, output, execute=execute)
         return
     if execute or route:
         raise typer.BadParameter("--execute and --route go with --positions")
@@ -133,24 +135,15 @@ def mm2(
         sys.stderr.write(f"{out}: written\n")
 
 
-def _take_over(
-    text: str,
-    found: ImportedFile,
-    config: Config,
-    routes: Sequence[str] | None,
-    given: WorkerNames,
-    operator: Principal,
-    output: OutputFormat,
-    *,
-    execute: bool,
-) -> None:
+@contextmanager
+def _replicator_wanted() -> Iterator[None]:
+    """What is imported here needs what an import of a configuration does not."""
     try:
-        from replicator.takeover_command import take_over  # noqa: PLC0415 - it needs what a configuration's import does not
+        yield
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"--positions needs {error.name!r} of parallax-kafka[replicator]: pip install '.[replicator]' in a checkout"
         ) from None
-    take_over(text, found, config, routes, given, operator, output, execute=execute)
 
 
 def _show(found: ImportedFile, *, as_json: bool) -> None:

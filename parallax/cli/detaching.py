@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from parallax.cli.options import AT_ONCE, WAIT_S, PlanFormat
+from parallax.cli.options import PlanFormat
 from parallax.cli.output import confirm_by_name, console, known, print_json
 from parallax.client.client import OffsetClient
 from parallax.client.json import to_json
 from parallax.domain.rights import Principal
-from parallax.errors import InvalidNameError, RefusedError
+from parallax.errors import RefusedError
 from parallax.v1 import moves_pb2 as pb
 
 
@@ -60,45 +60,6 @@ class Detached:
             print_json({"move": to_json(status), "plan": to_json(plan)})
         else:
             sys.stdout.write(f"the offset service carries it out: parallax moves watch {status.move_id}\n")
-
-
-def require_detachable(
-    *,
-    execute: bool,
-    group: str | None,
-    form: PlanFormat,
-    first: list[str],
-    at_once: int,
-    waits_s: tuple[float, float],
-    max_redelivered: int | None,
-    within_s: float | None,
-    by_timestamp: bool = False,
-) -> None:
-    """Nothing, if a service can carry out what a command line says.
-
-    Raises:
-        InvalidNameError: it can't; the message says what to leave out.
-    """
-    if not execute:
-        raise InvalidNameError("--detach goes with --execute")
-    if form is PlanFormat.MARKDOWN:
-        raise InvalidNameError(
-            "--detach: a ticket is written of a plan, without --execute, or of what became of it"
-        )
-    given = {
-        "--region": group is None,
-        "--first": bool(first),
-        "--at-once": at_once != AT_ONCE,
-        "--drain-timeout-s and --catch-up-timeout-s": waits_s != (WAIT_S, WAIT_S),
-        "--max-redelivered": max_redelivered is not None,
-        "--within-s": within_s is not None,
-        "--by-timestamp": by_timestamp,
-    }
-    wrong = [name for name, is_given in given.items() if is_given]
-    if wrong:
-        raise InvalidNameError(
-            f"--detach: an offset service carries out the move of one group, within its own limits: leave out {', '.join(wrong)}"
-        )
 
 
 def _lines(plan: pb.PlannedMove) -> Iterator[str]:

@@ -13,7 +13,7 @@ REASONS_TO_LOOK_AT_IT = {
     "parallax.adapters.kafka.tokens": "tokens hold until a time, which the issuer counts from when it was asked",
     "parallax.cli.audit_log": "how long ago somebody means, who asks a service; nothing is stored",
     "parallax.cli.doctor": "compares it with the store's",
-    "parallax.cli.failover": "when a ticket was written, for who reads it; nothing is stored",
+    "parallax.cli.failover_command": "when a ticket was written, for who reads it; nothing is stored",
     "parallax.identity.certificates": "certificates hold until a date",
     "parallax.upkeep.heartbeats": "a beat tells when it was written, to readers on other machines",
     "parallax.upkeep.settings": "which records a shorter retention takes, which goes by the brokers' time; nothing is stored",

@@ -15,8 +15,7 @@ import pytest
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
-import parallax.cli.failover as commands
-from parallax.cli import acl, output
+from parallax.cli import acl, failover, failover_command, output
 from parallax.cli.main import app
 from parallax.config.config import Config
 from parallax.domain.access_rules import (
@@ -89,11 +88,12 @@ def run(
         not_asked.append(set(lost))
         yield outside
 
-    monkeypatch.setattr(commands, "open_outside", opened)
-    monkeypatch.setattr(commands, "without", narrowed)
-    monkeypatch.setattr(commands, "load", lambda _path: bench.world.config)
-    # A logger would keep the runner's standard error, which ends with each command.
-    monkeypatch.setattr(commands, "configure_logging", lambda **_options: None)
+    monkeypatch.setattr(failover_command, "without", narrowed)
+    for commands in (failover, failover_command):
+        monkeypatch.setattr(commands, "open_outside", opened)
+        monkeypatch.setattr(commands, "load", lambda _path: bench.world.config)
+        # A logger would keep the runner's standard error, which ends with each command.
+        monkeypatch.setattr(commands, "configure_logging", lambda **_options: None)
 
     def invoke(*arguments: str, typed: str = "") -> Any:
         bench.world.now_ms += 1_000
