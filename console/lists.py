@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from console.drilling import ENDINGS
 from console.groups import MODES, optional, outcome_cell
 from console.listing import Cell, Choice, Listing, age, columns, history, link, moment
-from console.moving import STATES
+from console.moving import STATES, place_of
 from console.reads import Reads
 from parallax.v1 import overview_pb2 as pb
 from parallax.v1 import primaries_pb2
@@ -246,7 +246,7 @@ def moves(reads: Reads, asked: Asked) -> Listing:
     return Listing(
         columns=columns(
             "group Group | started_at Began | origin From | target To | kind Kind | state State | step Step | >partitions Partitions"
-            " | >fencing_number Fencing number | move_id Move"
+            " | >fencing_number Fencing number | actor By | move_id Move"
         ),
         rows=tuple(_move(item, asked.now_ms) for item in answer.moves),
         empty=f"Group {asked.group} has never moved." if asked.group else "No group has moved.",
@@ -270,10 +270,11 @@ def _move(item: pb.MoveSummary, now_ms: int) -> tuple[Cell, ...]:
         Cell(item.origin),
         Cell(item.target),
         Cell(item.kind, tone="warn" if item.kind == "disaster" else ""),
-        Cell(item.state, text=word, tone=tone, note=item.problem),
+        Cell(item.state, text=word, tone=tone, note=item.problem, link=place_of(item)),
         Cell(item.step),
         Cell(item.partitions),
         Cell(optional(item, "fencing_number")),
+        Cell(item.actor or None),
         Cell(item.move_id),
     )
 
@@ -284,7 +285,7 @@ def drills(reads: Reads, asked: Asked) -> Listing:
     return Listing(
         columns=columns(
             "started_at Began | ending Ending | origin From | to To | >took_ms Took | legs First new record after"
-            " | >produced_records Produced | >lost_records Lost | >repeated_records Repeated | group Group | drill_id Drill"
+            " | >produced_records Produced | >lost_records Lost | >repeated_records Repeated | group Group | actor By | drill_id Drill"
         ),
         rows=tuple(_drill(item, asked.now_ms) for item in answer.drills),
         empty="No drill was ever run: nobody knows how a failover would go.",
@@ -319,6 +320,7 @@ def _drill(item: pb.DrillSummary, now_ms: int) -> tuple[Cell, ...]:
         Cell(lost, tone="bad" if lost else ""),
         Cell(repeated, tone="warn" if repeated else ""),
         Cell(item.group, link=link("/group", name=item.group)),
+        Cell(item.actor or None),
         Cell(item.drill_id),
     )
 

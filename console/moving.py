@@ -8,8 +8,12 @@ from typing import Any, Protocol
 
 from console.groups import optional, outcome_cell
 from console.listing import Cell, Listing, columns, link, moment
+from parallax.domain.ids import ClusterName, GroupName, RegionName
 from parallax.errors import ParallaxError
+from parallax.failover.facts import Move, MoveKind
+from parallax.failover.orders import order_of_kept
 from parallax.v1 import moves_pb2 as pb
+from parallax.v1 import overview_pb2
 
 STEPS = (
     ("begun", "Snapshot kept"),
@@ -241,6 +245,16 @@ def progress(acts: Acts, group: str, move_id: str) -> MoveView:
         tuple(_steps(status)),
         tuple((moment(event.at_ms), event.words) for event in reversed(status.events)),
     )
+
+
+def place_of(item: overview_pb2.MoveSummary) -> str:
+    """The address at which a move of a list is followed; empty: there is none."""
+    if item.kind not in {kind.value for kind in MoveKind}:
+        return ""
+    clusters = ClusterName(item.origin), ClusterName(item.target)
+    move = Move(GroupName(item.group), *clusters, RegionName(item.region), MoveKind(item.kind))
+    order = order_of_kept(move, started_at_ms=item.started_at_ms, updated_at_ms=item.updated_at_ms)
+    return "" if order is None else link("/moving", group=item.group, move_id=order.move_id)
 
 
 def _steps(status: pb.MoveStatus) -> Iterator[StepView]:

@@ -33,6 +33,8 @@ from parallax.failover.orders import order_of
 _LOOK_EVERY_S = 0.5
 _NEWEST = 20
 """So many of a group's newest moves may be the one that is followed."""
+_LISTED = 100
+"""So many of all groups' newest moves may be the one of an id: as many as a list prints."""
 
 app = typer.Typer(cls=with_default("list"), help="List moves, and follow one.")
 app.command("list")(lists.moves)
@@ -43,7 +45,7 @@ def watch(
     move: Annotated[
         str,
         typer.Argument(
-            help="The id that --detach has printed, or a group: its newest move.",
+            help="The id that --detach or the list has printed, or a group: its newest move.",
             autocompletion=completion.groups,
         ),
     ],
@@ -93,7 +95,7 @@ class SeenMove:
 
 
 def look_at(client: OffsetClient, move: str) -> Callable[[], SeenMove]:
-    """Looks at a move: by its id, or at what is the newest move of a group now.
+    """Looks at a move: by its id or that of the journal, or at what is the newest move of a group now.
 
     Raises:
         NotFoundError: it is no id of a move, and no group that was ever moved.
@@ -103,11 +105,13 @@ def look_at(client: OffsetClient, move: str) -> Callable[[], SeenMove]:
     except NotFoundError:
         newest = list(client.list_moves(move, limit=1).moves)
         if not newest:
+            newest = [item for item in client.list_moves(limit=_LISTED).moves if item.move_id == move]
+        if not newest:
             raise NotFoundError(
                 f"{move!r} is no id of a move, and no group of that name was ever moved: parallax moves lists them"
             ) from None
-        found = newest[0].move_id
-        return lambda: _by_group(client, move, found)
+        of, found = newest[0].group, newest[0].move_id
+        return lambda: _by_group(client, of, found)
     return lambda: _by_id(client, group, move)
 
 

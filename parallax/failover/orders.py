@@ -81,6 +81,21 @@ def order_of(move_id: str) -> MoveOrder:
     return order
 
 
+def order_of_kept(move: Move, *, started_at_ms: int, updated_at_ms: int) -> MoveOrder | None:
+    """An order that stands for a move in the journal, whoever has asked for it; None: it has only just begun.
+
+    Args:
+        move: as the journal has it.
+        started_at_ms: when its first note was kept.
+        updated_at_ms: when its newest note was kept.
+    """
+    return (
+        MoveOrder(move, accept_gaps=False, asked_at_ms=updated_at_ms)
+        if started_at_ms < updated_at_ms
+        else None
+    )
+
+
 def _read(move_id: str) -> MoveOrder | None:
     text = base64.b64decode(move_id + "=" * (-len(move_id) % 4), altchars=b"-_", validate=True)
     values = json.loads(text)

@@ -255,6 +255,7 @@ def lists_of(name: str) -> dict[str, Message | ParallaxError]:
                     ended=True,
                     fencing_number=7,
                     partitions=12,
+                    actor=name,
                 )
             ]
         ),
@@ -262,6 +263,7 @@ def lists_of(name: str) -> dict[str, Message | ParallaxError]:
             drills=[
                 overview_pb2.DrillSummary(
                     drill_id="d1",
+                    actor=name,
                     group=name,
                     topic="parallax-drill",
                     origin="aggregate-a",

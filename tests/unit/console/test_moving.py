@@ -17,7 +17,7 @@ from parallax.config.console import ConsoleAuth
 from parallax.domain.ids import ClusterName, GroupName, RegionName
 from parallax.errors import ForbiddenError, PlanChangedError, RefusedError
 from parallax.failover.facts import Move, MoveKind
-from parallax.failover.orders import MoveOrder
+from parallax.failover.orders import MoveOrder, order_of
 from parallax.v1 import moves_pb2 as pb
 from parallax.v1 import offsets_pb2
 from tests.unit.console.test_pages import BASE, Read, shape
@@ -431,3 +431,23 @@ def _seal(browser: Browser) -> str:
     page = Read(browser.request("GET", "/moving", params={"group": "billing", "move_id": PLANNED.move_id}))
     found = [item["value"] for item in page.all("input") if item.get("name") == "seal"]
     return found[0] if found else ""
+
+
+def test_a_move_is_followed_from_the_list_whoever_has_begun_it() -> None:
+    reads = asks()
+    page = Read(Browser(reads).request("GET", "/moves"))
+    [place] = [item["href"] for item in page.all("a") if item["href"].startswith("/moving")]
+    Browser(reads).request("GET", place)
+    name, arguments = reads.asked[-1]
+    assert (name, arguments["group"]) == ("get_move", "billing")
+    found = order_of(arguments["move_id"])
+    assert (found.move, found.asked_at_ms) == (order().move, NOW_MS - 50_000)
+
+
+@pytest.mark.parametrize("change", [{"kind": ""}, {"updated_at_ms": NOW_MS - 60_000}])
+def test_a_move_that_can_not_be_found_again_has_no_page(change: dict[str, Any]) -> None:
+    reads = asks()
+    for name, value in change.items():
+        setattr(reads.told["list_moves"].moves[0], name, value)
+    page = Read(Browser(reads).request("GET", "/moves"))
+    assert not any(item["href"].startswith("/moving") for item in page.all("a"))

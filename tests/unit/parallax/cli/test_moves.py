@@ -127,6 +127,15 @@ def test_a_move_of_a_killed_process_is_interrupted(configured: Path, served: Ser
     ]
 
 
+def test_a_move_is_followed_by_the_id_that_the_list_prints(configured: Path, served: Served) -> None:
+    for step in (Step.FENCED, Step.ABANDONED):
+        served.world.operations.save_operation(note_of(move(GROUP, -60_000, step)))
+        [listed] = json.loads(run(configured, "moves", "-o", "json").stdout)
+        found = run(configured, "moves", "watch", listed["move_id"], "--json")
+        told = json.loads(found.stdout)
+        assert (told["group"], told["move_id"], told["state"]) == (GROUP, listed["move_id"], listed["state"])
+
+
 def test_what_can_not_be_followed_is_told(configured: Path) -> None:
     assert "ever moved" in refused(run(configured, "moves", "watch", "nosuch"), NotFoundError)
 
