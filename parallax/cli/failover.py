@@ -57,7 +57,9 @@ from parallax.ports.audit import operator_of
 from parallax.runtime.process import configure_logging
 
 app = typer.Typer(
-    cls=with_default("move"), no_args_is_help=True, help="Move groups to another region or cluster, and back."
+    cls=with_default("move"),
+    no_args_is_help=True,
+    help="Move groups to another region or cluster, and back.\n\n`parallax failover GROUP --to REGION` is `failover move`: its options are told by `parallax failover move --help`.",
 )
 
 

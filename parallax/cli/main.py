@@ -42,42 +42,76 @@ class Entry(NamedTuple):
     attribute: str = "app"
 
 
-COMMANDS = {
-    "init": Entry("parallax.cli.init", "services", "init"),
-    "size": Entry("parallax.cli.size", "services", "size"),
-    "stack": Entry("lab.stack.command", "lab"),
-    "schema": Entry("parallax.cli.schema", "services"),
-    "runlog": Entry("replicator.run_log_command", "replicator"),
-    "replicate": Entry("replicator.command", "replicator", "replicate"),
-    "serve": Entry("offsetsvc.command", "server", "serve"),
-    "console": Entry("console.command", "console", "console"),
-    "sync": Entry("syncjob.command", "replicator"),
-    "spark": Entry("parallax.cli.spark", "replicator"),
-    "status": Entry("parallax.cli.status", "services", "status"),
-    "doctor": Entry("parallax.cli.doctor", "services", "doctor"),
-    "config": Entry("parallax.cli.configuration", "services"),
-    "groups": Entry("parallax.cli.lists", "services", "groups"),
-    "replication": Entry("parallax.cli.lists", "services", "replication"),
-    "partitions": Entry("parallax.cli.lists", "services", "partitions"),
-    "moves": Entry("parallax.cli.moves", "services"),
-    "drills": Entry("parallax.cli.lists", "services", "drills"),
-    "offsets": Entry("parallax.cli.offsets", "services", "offsets"),
-    "explain": Entry("parallax.cli.offsets", "services", "explain"),
-    "routes": Entry("parallax.cli.offsets", "services", "routes"),
-    "runs": Entry("parallax.cli.offsets", "services", "runs"),
-    "primary": Entry("parallax.cli.primary", "services", "primary"),
-    "regions": Entry("parallax.cli.primary", "services", "regions"),
-    "failover": Entry("parallax.cli.failover", "services"),
-    "failback": Entry("parallax.cli.failover", "services", "failback"),
-    "restore": Entry("parallax.cli.restore", "services", "restore"),
-    "verify": Entry("parallax.cli.verify", "services", "verify"),
-    "drill": Entry("parallax.cli.drill", "services", "drill"),
-    "topics": Entry("parallax.cli.topics", "services"),
-    "acl": Entry("parallax.cli.acl", "services"),
-    "import": Entry("replicator.import_command", "services"),
-    "completion": Entry("parallax.cli.completion", "services", "completion"),
-    "audit-log": Entry("parallax.cli.audit_log", "services", "audit_log"),
-}
+class Chapter(NamedTuple):
+    """Commands that stand together in the help, under their heading."""
+
+    heading: str
+    commands: dict[str, Entry]
+
+
+CHAPTERS = (
+    Chapter(
+        "Set up",
+        {
+            "size": Entry("parallax.cli.size", "services", "size"),
+            "init": Entry("parallax.cli.init", "services", "init"),
+            "import": Entry("replicator.import_command", "services"),
+            "config": Entry("parallax.cli.configuration", "services"),
+            "schema": Entry("parallax.cli.schema", "services"),
+            "doctor": Entry("parallax.cli.doctor", "services", "doctor"),
+            "completion": Entry("parallax.cli.completion", "services", "completion"),
+        },
+    ),
+    Chapter(
+        "Run",
+        {
+            "stack": Entry("lab.stack.command", "lab"),
+            "replicate": Entry("replicator.command", "replicator", "replicate"),
+            "serve": Entry("offsetsvc.command", "server", "serve"),
+            "sync": Entry("syncjob.command", "replicator"),
+            "console": Entry("console.command", "console", "console"),
+            "spark": Entry("parallax.cli.spark", "replicator"),
+        },
+    ),
+    Chapter(
+        "Look",
+        {
+            "status": Entry("parallax.cli.status", "services", "status"),
+            "groups": Entry("parallax.cli.lists", "services", "groups"),
+            "replication": Entry("parallax.cli.lists", "services", "replication"),
+            "partitions": Entry("parallax.cli.lists", "services", "partitions"),
+            "routes": Entry("parallax.cli.offsets", "services", "routes"),
+            "runs": Entry("parallax.cli.offsets", "services", "runs"),
+            "offsets": Entry("parallax.cli.offsets", "services", "offsets"),
+            "explain": Entry("parallax.cli.offsets", "services", "explain"),
+            "primary": Entry("parallax.cli.primary", "services", "primary"),
+            "regions": Entry("parallax.cli.primary", "services", "regions"),
+            "moves": Entry("parallax.cli.moves", "services"),
+            "drills": Entry("parallax.cli.lists", "services", "drills"),
+            "audit-log": Entry("parallax.cli.audit_log", "services", "audit_log"),
+        },
+    ),
+    Chapter(
+        "Move groups, and practise it",
+        {
+            "failover": Entry("parallax.cli.failover", "services"),
+            "failback": Entry("parallax.cli.failover", "services", "failback"),
+            "verify": Entry("parallax.cli.verify", "services", "verify"),
+            "drill": Entry("parallax.cli.drill", "services", "drill"),
+            "restore": Entry("parallax.cli.restore", "services", "restore"),
+        },
+    ),
+    Chapter(
+        "Look after topics, rights and run logs",
+        {
+            "topics": Entry("parallax.cli.topics", "services"),
+            "acl": Entry("parallax.cli.acl", "services"),
+            "runlog": Entry("replicator.run_log_command", "replicator"),
+        },
+    ),
+)
+COMMANDS = {name: entry for chapter in CHAPTERS for name, entry in chapter.commands.items()}
+_HEADINGS = {name: chapter.heading for chapter in CHAPTERS for name in chapter.commands}
 
 
 class _Commands(TyperGroup):
@@ -88,7 +122,8 @@ class _Commands(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in COMMANDS and cmd_name not in self.commands:
-            self.commands[cmd_name] = _command(cmd_name, COMMANDS[cmd_name])
+            made = self.commands[cmd_name] = _command(cmd_name, COMMANDS[cmd_name])
+            made.rich_help_panel = _HEADINGS.get(cmd_name)
         return super().get_command(ctx, cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

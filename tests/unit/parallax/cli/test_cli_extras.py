@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from parallax.cli.main import COMMANDS
+from parallax.cli.main import CHAPTERS, COMMANDS
 
 BLOCKED_IMPORTS = """
 import sys
@@ -96,6 +96,8 @@ def test_a_command_imports_no_other() -> None:
 def test_the_help_lists_every_command_and_a_typing_error_is_met_with_the_nearest() -> None:
     listed = parallax(set(), "--help")
     assert all(f"{name} " in listed.stdout for name in COMMANDS)
+    places = [listed.stdout.index(f" {chapter.heading} ") for chapter in CHAPTERS]
+    assert places == sorted(places), "in the order in which somebody comes to need them"
     mistyped = parallax(set(), "failovr")
     assert mistyped.returncode == 2
     assert "Did you mean 'failover'" in mistyped.stderr
