@@ -7,7 +7,11 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from parallax.errors import LimitError
+import structlog
+
+from parallax.errors import LimitError, ParallaxError
+
+_log = structlog.get_logger(__name__)
 
 _EVENTS = 100
 SILENT_MS = 15_000
@@ -59,6 +63,26 @@ class BackgroundRun:
         except RuntimeError as error:
             self.ended.set()
             raise LimitError(f"no thread could be started here ({error}): ask another service") from error
+
+    def attempt(self, work: Callable[[], None], event: str, **about: str) -> str:
+        """Do the work of the thread.
+
+        Args:
+            work: may raise whatever it likes: whoever watches hears of it.
+            event: for the log, of an error that is none of ours.
+            about: what it is about, for the log.
+
+        Returns:
+            Why it could not be done; empty: it was.
+        """
+        try:
+            work()
+        except ParallaxError as error:
+            return f"[{error.code}] {error}"
+        except Exception as error:  # noqa: BLE001 - see above
+            _log.error(event, exc_info=error, **about)
+            return "an error of the service, which its log has"
+        return ""
 
 
 def silence(told_at_ms: int, now_ms: int) -> str:

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
 
-import structlog
-
 from parallax.domain.ids import GroupName
-from parallax.errors import LimitError, ParallaxError, PlanChangedError, RefusedError
+from parallax.errors import LimitError, PlanChangedError, RefusedError
 from parallax.failover.background import INTERRUPTED, BackgroundRun, silence
 from parallax.failover.execute import Mover
 from parallax.failover.journal import MoveJournal, MoveRecord, Step
@@ -23,8 +21,6 @@ from parallax.failover.outside import Outside
 from parallax.failover.plan import Ending, MoveLimits, MovePlan
 from parallax.failover.rollback import plan_rollback, roll_back
 from parallax.runtime.deadline import Deadline
-
-_log = structlog.get_logger(__name__)
 
 _MOST = 32
 """Moves at a time: each holds a thread."""
@@ -271,13 +267,9 @@ class MoveDesk:
 
     def _work(self, run: _Run, work: Callable[[_Run], None]) -> None:
         try:
-            work(run)
-        except ParallaxError as error:
-            run.state, run.problem = MoveState.INTERRUPTED, f"{INTERRUPTED}: [{error.code}] {error}"
-        except Exception as error:  # noqa: BLE001 - whatever it is, whoever watches hears of it
-            run.state = MoveState.INTERRUPTED
-            run.problem = f"{INTERRUPTED}: an error of the service, which its log has"
-            _log.error("move_failed", group=run.order.move.group, exc_info=error)
+            problem = run.attempt(lambda: work(run), "move_failed", group=run.order.move.group)
+            if problem:
+                run.state, run.problem = MoveState.INTERRUPTED, f"{INTERRUPTED}: {problem}"
         finally:
             run.ended_at_ms = run.now_ms()
             run.ended.set()

@@ -7,17 +7,13 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import structlog
-
 from parallax.domain.ids import GroupName
-from parallax.errors import LimitError, NotFoundError, ParallaxError, RefusedError
+from parallax.errors import LimitError, NotFoundError, RefusedError
 from parallax.failover.background import BackgroundRun
 from parallax.failover.drill.history import DrillEnding, DrillRecord, kept, seen
 from parallax.failover.journal import MoveJournal
 from parallax.failover.outside import Outside
 from parallax.failover.waiting import Tell
-
-_log = structlog.get_logger(__name__)
 
 _STOP_WITHIN_S = 10.0
 
@@ -157,15 +153,14 @@ class DrillDesk:
             return self._run if self._run is not None and self._run.drill_id == drill_id else None
 
     def _work(self, run: _Run, work: DrillWork) -> None:
+        def drill() -> None:
+            run.record = work(run.drill_id, run.tell)
+
         ending, problem = DrillEnding.FAILED, ""
         try:
-            run.record = work(run.drill_id, run.tell)
-            ending, problem = run.record.ending, run.record.problem
-        except ParallaxError as error:
-            problem = f"[{error.code}] {error}"
-        except Exception as error:  # noqa: BLE001 - whatever it is, whoever watches hears of it
-            problem = "an error of the service, which its log has"
-            _log.error("drill_failed", drill_id=run.drill_id, exc_info=error)
+            problem = run.attempt(drill, "drill_failed", drill_id=run.drill_id)
+            if run.record is not None and not problem:
+                ending, problem = run.record.ending, run.record.problem
         finally:
             run.ending, run.problem = ending, problem
             run.ended.set()
