@@ -51,7 +51,7 @@ class Asked:
         after: where the page begins.
         group: moves of this group alone.
         state: partitions in this state alone.
-        sort: ``lag``: the greatest lag first.
+        sort: ``name``: by name; otherwise the greatest lag first.
         route: whose partitions.
     """
 
@@ -189,7 +189,7 @@ def partitions(reads: Reads, asked: Asked) -> Listing:
         asked.route,
         prefix=asked.prefix,
         state=_CHOSEN_STATES.get(asked.state, pb.PARTITION_STATE_UNKNOWN),
-        by_lag=asked.sort == "lag",
+        by_lag=asked.sort != "name",
         after=asked.after,
         limit=PAGE,
     )
@@ -215,7 +215,7 @@ def partitions(reads: Reads, asked: Asked) -> Listing:
             Choice("route", "Route", asked.route),
             Choice("prefix", "Topics that begin with", asked.prefix),
             Choice("state", "State", asked.state, (("", "any"), *((word, word) for word in _CHOSEN_STATES))),
-            Choice("sort", "Order", asked.sort, (("", "by name"), ("lag", "greatest lag first"))),
+            Choice("sort", "Order", asked.sort, (("", "greatest lag first"), ("name", "by name"))),
         ),
         notes=(told,),
     )
