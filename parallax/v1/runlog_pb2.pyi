@@ -33,7 +33,7 @@ class Entry(_message.Message):
     def __init__(self, layout: _Optional[int] = ..., shard: _Optional[int] = ..., path: _Optional[str] = ..., snapshot: _Optional[bool] = ..., partitions: _Optional[_Iterable[_Union[PartitionEntry, _Mapping]]] = ..., committed_at_ms: _Optional[int] = ..., run_log_id: _Optional[str] = ..., piece: _Optional[int] = ..., pieces: _Optional[int] = ..., run_log_leader_epoch: _Optional[int] = ..., format: _Optional[int] = ...) -> None: ...
 
 class PartitionEntry(_message.Message):
-    __slots__ = ("topic", "partition", "source_topic_id", "target_topic_id", "generation", "lineage_sequence", "lineage_source_first", "lineage_target_first", "source_next", "last_run_source_end", "last_run_target_end", "source_leader_epoch", "source_start", "target_start", "count", "previous_source_end", "run_leader_epoch", "lost", "closed", "target_leader_epoch", "lost_epoch", "passed_leader_epoch")
+    __slots__ = ("topic", "partition", "source_topic_id", "target_topic_id", "generation", "lineage_sequence", "lineage_source_first", "lineage_target_first", "source_next", "last_run_source_end", "last_run_target_end", "source_leader_epoch", "source_start", "target_start", "count", "previous_source_end", "run_leader_epoch", "lost", "closed", "target_leader_epoch", "lost_epoch", "passed_leader_epoch", "target_record_end")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     SOURCE_TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
@@ -56,6 +56,7 @@ class PartitionEntry(_message.Message):
     TARGET_LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     LOST_EPOCH_FIELD_NUMBER: _ClassVar[int]
     PASSED_LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    TARGET_RECORD_END_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partition: int
     source_topic_id: str
@@ -78,7 +79,8 @@ class PartitionEntry(_message.Message):
     target_leader_epoch: int
     lost_epoch: int
     passed_leader_epoch: int
-    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., source_topic_id: _Optional[str] = ..., target_topic_id: _Optional[str] = ..., generation: _Optional[int] = ..., lineage_sequence: _Optional[int] = ..., lineage_source_first: _Optional[int] = ..., lineage_target_first: _Optional[int] = ..., source_next: _Optional[int] = ..., last_run_source_end: _Optional[int] = ..., last_run_target_end: _Optional[int] = ..., source_leader_epoch: _Optional[int] = ..., source_start: _Optional[_Iterable[int]] = ..., target_start: _Optional[_Iterable[int]] = ..., count: _Optional[_Iterable[int]] = ..., previous_source_end: _Optional[_Iterable[int]] = ..., run_leader_epoch: _Optional[_Iterable[int]] = ..., lost: _Optional[_Iterable[_Union[Lost, _Mapping]]] = ..., closed: _Optional[bool] = ..., target_leader_epoch: _Optional[int] = ..., lost_epoch: _Optional[int] = ..., passed_leader_epoch: _Optional[int] = ...) -> None: ...
+    target_record_end: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., source_topic_id: _Optional[str] = ..., target_topic_id: _Optional[str] = ..., generation: _Optional[int] = ..., lineage_sequence: _Optional[int] = ..., lineage_source_first: _Optional[int] = ..., lineage_target_first: _Optional[int] = ..., source_next: _Optional[int] = ..., last_run_source_end: _Optional[int] = ..., last_run_target_end: _Optional[int] = ..., source_leader_epoch: _Optional[int] = ..., source_start: _Optional[_Iterable[int]] = ..., target_start: _Optional[_Iterable[int]] = ..., count: _Optional[_Iterable[int]] = ..., previous_source_end: _Optional[_Iterable[int]] = ..., run_leader_epoch: _Optional[_Iterable[int]] = ..., lost: _Optional[_Iterable[_Union[Lost, _Mapping]]] = ..., closed: _Optional[bool] = ..., target_leader_epoch: _Optional[int] = ..., lost_epoch: _Optional[int] = ..., passed_leader_epoch: _Optional[int] = ..., target_record_end: _Optional[int] = ...) -> None: ...
 
 class Lost(_message.Message):
     __slots__ = ("source_start", "source_end", "target_at")

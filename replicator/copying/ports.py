@@ -329,6 +329,18 @@ class TargetWriter(Protocol):
                 for topics that have just been seen.
         """
 
+    def undone(
+        self, records: Mapping[TopicPartition, tuple[TargetLog, TargetOffset]]
+    ) -> Mapping[TopicPartition, bool]:
+        """Whether the transactions that wrote records were aborted; not, if they are open or retention has taken them.
+
+        Args:
+            records: by partition the log that is meant, and the record's offset.
+
+        Returns:
+            What leaders told; partitions of which they told nothing are missing.
+        """
+
     def close(self) -> None:
         """Let go of everything; an open transaction is aborted by the next owner's start."""
 

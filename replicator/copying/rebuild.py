@@ -18,7 +18,7 @@ from parallax.domain.place import LogRange
 from parallax.domain.runs import Run
 from replicator.copying.ports import TargetEnd
 from replicator.copying.reconcile import Beginning, begin
-from replicator.copying.state import PartitionChange, PartitionState
+from replicator.copying.state import NOWHERE, PartitionChange, PartitionState
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +164,7 @@ def _proven(last: LineageRecord, newest: Run | None) -> PartitionState:
             last_run_end=newest.last_record_end,
             target_floor=newest.target_end,
             source_leader_epoch=newest.source_leader_epoch,
+            target_record_end=newest.target_end if newest.count else NOWHERE,
         )
     if last.closed_at is not None:
         state = replace(state, source_next=last.closed_at)  # rows above it are void

@@ -5,8 +5,9 @@ Pure decisions: nothing is done here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import structlog
 
@@ -15,15 +16,12 @@ from parallax.domain.outcome import Outcome
 from parallax.domain.runs import LostRange, Run
 from parallax.domain.runs import watermark as watermark_row
 from parallax.ports.clusters import TopicInfo
+from replicator.copying.kept import RunHistory, Undone, kept_to, record_end
 from replicator.copying.ports import LogEnd, OutOfRange, ReadFrom, Survey, TargetEnd
-from replicator.copying.state import NO_TOPIC, PartitionChange, PartitionState
+from replicator.copying.state import NO_TOPIC, NOWHERE, PartitionChange, PartitionState
 from replicator.lease import PartitionStatus, shard_of
 
 log = structlog.get_logger(__name__)
-
-RunHistory = Callable[[TopicPartition, Lineage], Iterable[PartitionChange]]
-"""Every change of a partition that the run log still holds under the lineage's topic ids, whatever the generation: in the
-order in which they were committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +39,7 @@ class Beginning:
             shows at once if the source has lost more meanwhile.
         lost_epoch: where the target has lost its tail: what was written there afterwards has this leader epoch or a
             later one.
+        target_record_end: of the state from which it goes on, if it is of the same incarnations.
     """
 
     lineage: Lineage
@@ -50,6 +49,7 @@ class Beginning:
     closes_at: SourceOffset | None = None
     leader_epoch: int = UNKNOWN_EPOCH
     lost_epoch: int = UNKNOWN_EPOCH
+    target_record_end: TargetOffset = NOWHERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +274,7 @@ def changes_for(
     ends: Mapping[TopicPartition, TargetEnd],
     *,
     history: RunHistory,
+    undone: Undone,
 ) -> list[PartitionChange]:
     """What to commit for these decisions.
 
@@ -283,8 +284,14 @@ def changes_for(
         ends: the target's ends, read after everything in ``states`` was, and asked for the leader epoch that the
             state names; partitions without one wait.
         history: rows for finding the source of a cut.
+        undone: asks the target, where it has another leader, for a transaction that was committed.
     """
     changes: list[PartitionChange] = []
+
+    @cache
+    def known(item: TopicPartition, lineage: Lineage) -> Sequence[PartitionChange]:
+        return tuple(history(item, lineage))
+
     for decision in decisions:
         item = decision.topic_partition
         state, end = states.get(item), ends.get(item)
@@ -292,13 +299,11 @@ def changes_for(
             continue
         beginning = decision.begins
         if state is not None and not _other_target(beginning, state):
-            kept = end.has_kept(state.target_floor, state.target_leader_epoch)
+            kept = kept_to(state, end, history=known, undone=undone)
             if kept is None:
                 continue
-            if kept < state.target_floor:
-                beginning, end = cut_by_target(state, kept, history), replace(end, next_offset=kept)
-            elif beginning is not None and beginning.parted_at is not None:
-                beginning = cut_by_source(beginning, state, decision.source_start, history)
+            beginning = _beginning(decision, state, kept, known)
+            end = replace(end, next_offset=kept) if kept < state.target_floor else end
         if beginning is not None:
             log.warning("lineage_begun", partition=str(item), why=beginning.why)
             changes += begin(item, beginning, state, end)
@@ -314,6 +319,20 @@ def changes_for(
             # It has kept everything: from now on that is what this leader holds, and what is written next.
             changes.append(PartitionChange(replace(state, target_leader_epoch=end.leader_epoch)))
     return changes
+
+
+def _beginning(
+    decision: PartitionDecision, state: PartitionState, kept: TargetOffset, history: RunHistory
+) -> Beginning | None:
+    """What begins, if anything does, of a target's topic that is the same: what it has lost comes first."""
+    found = decision.begins
+    if kept < state.target_floor:
+        found = cut_by_target(state, kept, history)
+    elif found is not None and found.parted_at is not None:
+        found = cut_by_source(found, state, decision.source_start, history)
+    if found is None or _ids(found.lineage) != _ids(state.lineage):
+        return found
+    return replace(found, target_record_end=record_end(state, kept, history))
 
 
 def cut_by_source(
@@ -432,6 +451,7 @@ def begin(
         source_leader_epoch=beginning.leader_epoch,
         target_leader_epoch=target.leader_epoch,
         lost_epoch=beginning.lost_epoch,
+        target_record_end=beginning.target_record_end,
     )
     first = beginning.source_first
     opening = watermark_row(

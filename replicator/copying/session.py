@@ -13,6 +13,7 @@ import structlog
 
 from parallax.config.config import Replicator
 from parallax.domain.ids import UNKNOWN_EPOCH, SourceOffset, TopicName, TopicPartition
+from replicator.copying.kept import RunHistory, UndoneRecords
 from replicator.copying.ledger import Ledger
 from replicator.copying.ports import (
     Clock,
@@ -31,7 +32,7 @@ from replicator.copying.ports import (
     TargetWriter,
     TopicChanged,
 )
-from replicator.copying.reconcile import PartitionDecision, RunHistory, changes_for, decide, read_from
+from replicator.copying.reconcile import PartitionDecision, changes_for, decide, read_from
 from replicator.copying.session_end import Absences, SessionError, Stop, Stops
 from replicator.copying.state import PartitionChange
 from replicator.lease import Lease, PartitionProgress, PartitionStatus
@@ -453,7 +454,8 @@ class ShardSession:
         ends = self._target.ends(leader_epochs, patient=True)
         self._requests.note_without_end(len(decisions) - len(ends))
         self._behind -= ends.keys()
-        changes = changes_for(decisions.values(), states, ends, history=self._history)
+        undone = UndoneRecords(self._target, states, ends)
+        changes = changes_for(decisions.values(), states, ends, history=self._history, undone=undone)
         for change in changes:
             item = change.state.topic_partition
             if item in self._reading:

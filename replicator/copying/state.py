@@ -25,6 +25,9 @@ from parallax.v1.runlog_pb2 import Entry, Lost, PartitionEntry
 ENTRY_FORMAT = 1
 """What is written, and the newest that is read (docs/formats.md)."""
 
+NOWHERE = TargetOffset(0)
+"""The end of the last of no records."""
+
 NO_TOPIC = TopicId("")
 """The source's topic id as long as nothing of a partition was copied: the source has no such topic or partition yet, never
 answered, or has more partitions than the target."""
@@ -47,6 +50,8 @@ class PartitionState:
             epoch or a later one.
         passed_leader_epoch: of the last record below ``source_next``, where that is one that the route has passed over
             because it is not of the kind that it copies.
+        target_record_end: where the last record ends on the target's topic that was copied from the source's; 0: there is
+            none, or nobody told.
     """
 
     topic_partition: TopicPartition
@@ -61,6 +66,7 @@ class PartitionState:
     target_leader_epoch: int = UNKNOWN_EPOCH
     lost_epoch: int = UNKNOWN_EPOCH
     passed_leader_epoch: int = UNKNOWN_EPOCH
+    target_record_end: TargetOffset = NOWHERE
 
     def after(self, rows: Sequence[Run], source_next: SourceOffset) -> PartitionState:
         """The state once these rows and this position are committed.
@@ -82,6 +88,7 @@ class PartitionState:
                 if row.is_watermark
                 else row.source_leader_epoch,
                 passed_leader_epoch=state.passed_leader_epoch if row.is_watermark else UNKNOWN_EPOCH,
+                target_record_end=state.target_record_end if row.is_watermark else row.target_end,
             )
         if source_next < max(state.source_next, state.last_run_end):
             raise InvariantError(f"A: {self.topic_partition}: position {source_next} is behind {state}")
@@ -126,6 +133,7 @@ class PartitionChange:
             target_leader_epoch=_told(state.target_leader_epoch),
             lost_epoch=_told(state.lost_epoch),
             passed_leader_epoch=_told(state.passed_leader_epoch),
+            target_record_end=state.target_record_end,
         )
 
 
@@ -162,6 +170,7 @@ def state_of(entry: PartitionEntry) -> PartitionState:
         passed_leader_epoch=entry.passed_leader_epoch
         if entry.HasField("passed_leader_epoch")
         else UNKNOWN_EPOCH,
+        target_record_end=TargetOffset(entry.target_record_end),
     )
 
 

@@ -19,7 +19,6 @@ from replicator.copying.own_records import OwnRecords
 from replicator.copying.ports import Clock, RunLogReader, SourceReader, Surveyor, TargetWriter
 from replicator.copying.recovery import States
 from replicator.copying.renamed import RenamedSource
-from replicator.kafka.batch.sender import LARGEST_REQUEST_BYTES
 from replicator.kafka.batch.source import BatchSource
 from replicator.kafka.batch.target import BatchTarget
 from replicator.kafka.foreign_records import ForeignRecordWatch
@@ -137,7 +136,7 @@ class KafkaConnector:
             cluster,
             self._config.cluster(cluster),
             client_id=f"parallax-{lease.route.source}",
-            largest_answer_bytes=LARGEST_REQUEST_BYTES,
+            largest_answer_bytes=LARGEST_ANSWER_BYTES,
         )
 
     def source(self, lease: Lease) -> SourceReader:

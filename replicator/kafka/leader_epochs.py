@@ -16,13 +16,20 @@ from kafka.protocol.consumer import FetchRequest, OffsetForLeaderEpochRequest
 from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.adapters.kafka.wire import Connections, topic_uuid
 from parallax.config.config import Cluster
-from parallax.domain.ids import UNKNOWN_EPOCH, ClusterName, TargetOffset, TopicName, TopicPartition
+from parallax.domain.ids import (
+    UNKNOWN_EPOCH,
+    ClusterName,
+    TargetOffset,
+    TopicName,
+    TopicPartition,
+)
 from parallax.errors import ClusterUnavailableError
 from parallax.runtime.deadline import Deadline
 from replicator.copying.ports import TargetEnd, TargetLog
 from replicator.copying.session_end import TopicsRefusedError
 from replicator.kafka.refusals import NOT_ALLOWED, not_confirmable
 from replicator.kafka.spans import EpochEnd
+from replicator.kafka.transactions.endings import Found, Sought, TransactionEnd, endings_of
 
 log = structlog.get_logger(__name__)
 
@@ -89,6 +96,20 @@ class LeaderEpochs:
         """Ask whether the leaders have these logs; the answers come while others are awaited, too."""
         self._connections.learn_leaders(logs.keys(), timeout_ms=self._timeout_ms / 3)
         return Confirmation(self._loop, self._connections, logs, self._timeout_ms)
+
+    def undone(
+        self, records: Mapping[TopicPartition, tuple[TargetLog, TargetOffset]]
+    ) -> Mapping[TopicPartition, bool]:
+        """As `replicator.copying.ports.TargetWriter.undone`."""
+        sought = {
+            item: Sought(log.topic_id, offset, leader_epoch=log.leader_epoch)
+            for item, (log, offset) in records.items()
+        }
+        return {item: told.ending is TransactionEnd.ABORTED for item, told in self.endings_of(sought).items()}
+
+    def endings_of(self, sought: Mapping[TopicPartition, Sought]) -> Mapping[TopicPartition, Found]:
+        """As `replicator.kafka.transactions.endings.endings_of`, of these leaders."""
+        return endings_of(self._loop, self._connections, sought, timeout_ms=self._timeout_ms)
 
     def close(self) -> None:
         """Close the connections."""

@@ -228,6 +228,7 @@ STATE = PartitionState(
     8,
     7,
     6,
+    TargetOffset(230),
 )
 ENTRY = encode(
     run_log_id=TopicId("runs-of-a-on-b"),
@@ -247,7 +248,9 @@ ENTRY = encode(
     everything={},
     committed_at_ms=1_700_000_003_000,
 )
-ENTRY_BEFORE_PASSED = Entry.FromString(ENTRY.SerializeToString())
+ENTRY_BEFORE_RECORD_END = Entry.FromString(ENTRY.SerializeToString())
+ENTRY_BEFORE_RECORD_END.partitions[0].ClearField("target_record_end")
+ENTRY_BEFORE_PASSED = Entry.FromString(ENTRY_BEFORE_RECORD_END.SerializeToString())
 ENTRY_BEFORE_PASSED.partitions[0].ClearField("passed_leader_epoch")
 LAYOUT = LayoutRecord(
     2,
@@ -476,7 +479,7 @@ FORMATS = (
         Entry.FromString,
         lambda raw: MessageToDict(Entry.FromString(raw), preserving_proto_field_name=True),
         lambda raw: getattr(Entry.FromString(raw), FORMAT, FIRST_FORMAT) or FIRST_FORMAT,
-        before=((3, ENTRY_BEFORE_PASSED),),
+        before=((3, ENTRY_BEFORE_PASSED), (8, ENTRY_BEFORE_RECORD_END)),
     ),
 )
 

@@ -21,7 +21,7 @@ from parallax.domain.progress import (
 )
 from parallax.domain.runs import LostRange, Run
 from parallax.ports.clusters import TopicInfo
-from replicator.copying import reconcile
+from replicator.copying import kept, reconcile
 from replicator.copying.ports import LogEnd, OutOfRange, Survey, TargetEnd
 from replicator.copying.state import PartitionChange, PartitionState
 from tests.golden.drawing import A, ask, log, mark, of, run, skips
@@ -44,7 +44,7 @@ def position(epoch: int, source_next: int, *ends: tuple[int, int]) -> SourcePosi
     )
 
 
-def history_of(*parts: tuple[PartitionState, list[Run]]) -> reconcile.RunHistory:
+def history_of(*parts: tuple[PartitionState, list[Run]]) -> kept.RunHistory:
     """What the run log holds, generation by generation."""
     return lambda *_: [PartitionChange(state, (row,)) for state, rows in parts for row in rows]
 
@@ -69,7 +69,11 @@ def source_told(
         shard_count=1,
     )
     ends = {ITEM: TargetEnd(TargetOffset(target_end), 0)}
-    return tuple(reconcile.changes_for(decisions, {ITEM: state}, ends, history=history_of((state, rows))))
+    return tuple(
+        reconcile.changes_for(
+            decisions, {ITEM: state}, ends, history=history_of((state, rows)), undone=lambda *_: False
+        )
+    )
 
 
 def copied(source_next: int, last_run_end: int, target_floor: int, epoch: int = 0) -> PartitionState:
@@ -228,7 +232,9 @@ def test_source_that_ends_below_where_copying_began() -> None:
         survey, {ITEM: state}, positions={ITEM: SourceOffset(3)}, out_of_range={}, shard=0, shard_count=1
     )
     ends = {ITEM: TargetEnd(TargetOffset(19), 0)}
-    _, opened = reconcile.changes_for(decisions, {ITEM: state}, ends, history=lambda *_: changes)
+    _, opened = reconcile.changes_for(
+        decisions, {ITEM: state}, ends, history=lambda *_: changes, undone=lambda *_: False
+    )
     assert (opened.state.source_next, opened.lost) == (2, (lost(0, 2, 19),))
 
 

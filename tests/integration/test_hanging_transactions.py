@@ -156,3 +156,24 @@ def test_the_next_session_ends_it_as_it_must_and_copies_each_record_once(
     assert stable_ends(harness, IsolationLevel.READ_COMMITTED) == stable_ends(
         harness, IsolationLevel.READ_UNCOMMITTED
     )
+
+
+def test_what_retention_has_taken_of_a_transaction_holds_up_no_session(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The partition that has its marker tells nothing any more; the other one is committed with the entry."""
+    harness.create(PARTITIONS)
+    first, second = everything("a"), everything("b")
+    for number in range(PARTITIONS):
+        harness.produce(first[number], number)
+    with monkeypatch.context() as patched:
+        loss = Loss(patched, harness, [0], committed=True)
+        owner = harness.own(harness.config(commit_min_interval_ms=300, commit_max_interval_ms=600))
+        poll_until(lambda: loss.done, 30, "a transaction that hangs")
+        owner.finish()
+    (taken,) = harness.target_admin.delete_records([KafkaPartition(harness.topic, 0, -1)]).values()
+    assert taken.result(timeout=30).low_watermark > len(first[0])
+    for number in range(PARTITIONS):
+        harness.produce(second[number], number)
+    harness.copy_now()
+    assert harness.copied() == {0: second[0], 1: first[1] + second[1]}

@@ -11,7 +11,7 @@ from replicator.copying.ports import RecordRefusedError
 from replicator.copying.session_end import Stops
 from tests.worlds.sim import doors
 from tests.worlds.sim.doors import Faults
-from tests.worlds.sim.kafka import COMMITTED, Transaction
+from tests.worlds.sim.kafka import COMMITTED, Stretch, Transaction
 from tests.worlds.sim.route import RouteLife
 from tests.worlds.sim.run import play, world_of
 from tests.worlds.sim.sides import TOPIC, SourceRecord
@@ -142,7 +142,7 @@ def test_a_group_passes_what_one_target_alone_copied_before_its_source_undid_the
         assert regional.undone == {record.serial for record in undone}
         assert all(group._had(record) == (who_copied == "a") for record in undone)
         held_back = to_a.aggregate.cluster.topics[TOPIC].logs[0]
-        held_back._open[Transaction()] = 0  # another's, from before
+        held_back._open["another's, from before"] = Stretch("another's, from before", 0)
         assert all(group._had(record) == (who_copied == "a") for record in undone)
         held_back._open.clear()
         group.cluster = aggregate_cluster(to_b.regional.region)

@@ -14,6 +14,7 @@ from replicator import shard as shard_module
 from replicator.copying import ledger as ledger_module
 from replicator.copying import reconcile as reconcile_module
 from replicator.copying import session as session_module
+from replicator.copying.kept import UndoneRecords
 from replicator.copying.ports import ReadFrom
 from replicator.copying.state import fold
 from replicator.kafka import layout as layout_module
@@ -21,7 +22,7 @@ from replicator.mapping.feed import IndexFeed
 from syncjob import active, rewinds
 from tests.worlds.deadly import deadly_first
 from tests.worlds.sim.doors import SimConnector, SimTarget
-from tests.worlds.sim.kafka import OPEN, Cluster
+from tests.worlds.sim.kafka import OPEN, Cluster, Log
 from tests.worlds.sim.run import play, problem_of
 from tests.worlds.sim.world import World
 
@@ -243,6 +244,48 @@ def test_a_layout_that_is_settled_before_its_snapshots_dies(
     record_property("seed", seed)
     record_property("problem", problem)
     assert problem.startswith("AssertionError"), f"the mutant survived {len(DRIVER_SEEDS)} lives"
+
+
+LEADER_SEEDS = range(300)
+LEADER_MUTANTS: dict[str, Mutant] = {}
+
+
+def leader_mutant(patch: Mutant) -> Mutant:
+    LEADER_MUTANTS[patch.__name__] = patch
+    return patch
+
+
+@leader_mutant
+def undone_transactions_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transaction that was committed, and that another one's marker aborts where its own is lost, counts as kept."""
+    monkeypatch.setattr(UndoneRecords, "__call__", lambda *_: False)
+
+
+@leader_mutant
+def joined_transactions_committed_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has joined a transaction that was told to be committed, where its marker is lost, comes to life with it."""
+    monkeypatch.setattr(Log, "goes_on", lambda *_: False)
+
+
+def leader_problem(seed: int) -> str:
+    """Of a life in which the target loses its tail now and then, markers among it, and nothing else is rare."""
+    return problem_beside(seed, "unclean_target_election")
+
+
+def test_whatever_markers_a_target_loses_nothing_is_lost_or_comes_to_life() -> None:
+    assert not [seed for seed in LEADER_SEEDS[:40] if leader_problem(seed)]
+
+
+@pytest.mark.parametrize("name", LEADER_MUTANTS)
+def test_mutant_of_lost_markers_dies(
+    name: str, monkeypatch: pytest.MonkeyPatch, record_property: Callable[..., None]
+) -> None:
+    LEADER_MUTANTS[name](monkeypatch)
+    seeds = deadly_first(name, LEADER_SEEDS)
+    seed, problem = next(((seed, found) for seed in seeds if (found := leader_problem(seed))), (None, ""))
+    record_property("seed", seed)
+    record_property("problem", problem)
+    assert problem.startswith("AssertionError"), f"mutant {name} survived {len(LEADER_SEEDS)} lives"
 
 
 GROUP_SEEDS = 300

@@ -12,6 +12,7 @@ DIED_AT = {
     "a_reset_undone_by_the_cluster_that_was_left": 13,
     "ambiguous_commit_believed": 2991,
     "another_run_log_accepted": 113,
+    "joined_transactions_committed_together": 153,
     "missing_source_ignored": 24,
     "no_layout_but_the_last_indexed": 31,
     "older_lineages_ignored": 1219,
@@ -22,6 +23,7 @@ DIED_AT = {
     "source_leader_epochs_ignored": 157,
     "topic_made_anew_taken_for_the_one_before": 150,
     "trimmed_not_said": 136,
+    "undone_transactions_not_looked_for": 21,
     "unfenced_watermark": 3991,
 }
 

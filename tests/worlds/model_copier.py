@@ -295,7 +295,9 @@ class Copier:
             shard=0,
             shard_count=1,
         )
-        for change in changes_for([decision], states, {ITEM: self._target_end()}, history=self._history):
+        for change in changes_for(
+            [decision], states, {ITEM: self._target_end()}, history=self._history, undone=lambda *_: False
+        ):
             for gap in change.lost:
                 taken = [] if source is None else source.log[gap.source_start : gap.source_end]
                 self.lost_records.setdefault(gap, set()).update(record for record in taken if record)

@@ -136,6 +136,12 @@ class BatchTarget:
                         self._connections.refresh()
         return with_kept(ends, partitions, self._leader_epochs)
 
+    def undone(
+        self, records: Mapping[TopicPartition, tuple[TargetLog, TargetOffset]]
+    ) -> Mapping[TopicPartition, bool]:
+        """Whether the transactions that wrote records were aborted, asked now."""
+        return self._leader_epochs.undone(records)
+
     def close(self) -> None:
         """Leave; the next owner's start aborts what is open."""
         self._connections.close()

@@ -258,6 +258,12 @@ class KafkaTarget:
                 log.info("partition_end_unknown", partition=str(place), problem=error.args[0].str())
         return with_kept(ends, partitions, self._leader_epochs)
 
+    def undone(
+        self, records: Mapping[TopicPartition, tuple[TargetLog, TargetOffset]]
+    ) -> Mapping[TopicPartition, bool]:
+        """Whether the transactions that wrote records were aborted, asked now."""
+        return self._leader_epochs.undone(records)
+
     def close(self) -> None:
         """Leave; what is open is aborted if the cluster answers quickly."""
         # Not Producer.close(), which waits for the cluster (20 s were seen): whatever is open is aborted by the

@@ -45,11 +45,12 @@ from replicator.kafka.leader_epochs import LeaderEpochs
 from replicator.kafka.run_log import KafkaRunLog, own_entries, read_partition, run_log_topic
 from replicator.kafka.survey import partitions_of_shard
 from replicator.kafka.transactions.coordinator import Coordinator, by_topic
+from replicator.kafka.transactions.endings import Found, Sought, TransactionEnd
 from replicator.lease import Lease, change_id, transactional_id
 
 log = structlog.get_logger(__name__)
 
-_LARGEST_ANSWER_BYTES = 16 * 1024 * 1024
+_LARGEST_ANSWER_BYTES = 128 * 1024 * 1024
 _TIMEOUT_MS = 10_000
 _NONE = 0
 _LAYOUTS_BACK = 3
@@ -151,7 +152,7 @@ def _settle(
     fates = (
         Fates(commit=tuple(sorted(hanging)))  # the lease is of a layout that was told to be settled
         if path is None
-        else _fates(config, lease, hanging, leader_epochs)
+        else _fates(config, lease, hanging, producer_id, leader_epochs)
     )
     log.warning(
         "hanging_transaction",
@@ -268,17 +269,31 @@ def _is_settled_change(config: Config, lease: Lease, starts: Mapping[TopicPartit
 
 
 def _fates(
-    config: Config, lease: Lease, hanging: Mapping[TopicPartition, TargetOffset], leader_epochs: LeaderEpochs
+    config: Config,
+    lease: Lease,
+    hanging: Mapping[TopicPartition, TargetOffset],
+    producer_id: int,
+    leader_epochs: LeaderEpochs,
 ) -> Fates:
     """Read what the decision needs, and decide."""
     cluster, run_log = aggregate_cluster(lease.route.target), _run_log_of(config, lease)
     settings = client_settings(config.cluster(cluster), client_id="parallax-settle")
+    # Looked up now: what a topic of before was told of says nothing of what hangs in its successor.
+    topics = KafkaCluster(cluster, config.cluster(cluster), timeout_ms=_TIMEOUT_MS).topics()
+    ids = {name: info.topic_id for name, info in topics.items()}
+    found = _Producer(producer_id, ids, leader_epochs)
 
-    def record_at(item: TopicPartition, offset: TargetOffset, *, committed: bool) -> bytes | None:
-        """The value at the offset; None if no record is to be read there."""
-        span = (int(offset), int(offset) + 1)
+    def entry_at(offset: int) -> bytes | None:
+        """The value of the run log's record at the offset; None if none is to be read there."""
+        span = (offset, offset + 1)
         records = read_partition(
-            settings, cluster, item.topic, item.partition, span, timeout_ms=_TIMEOUT_MS, committed=committed
+            settings,
+            cluster,
+            run_log.topic,
+            run_log.partition,
+            span,
+            timeout_ms=_TIMEOUT_MS,
+            committed=False,
         )
         first = next(records, None)
         return None if first is None or first[0] != offset else first[2] or b""
@@ -296,26 +311,64 @@ def _fates(
         reader = KafkaRunLog(config, lease.route, lease.shard)
         # Whether this is the run log that the layout knows is seen before anything is copied: another holds no snapshot.
         shard = Shard(cluster, run_log, reader.topic_id() or TopicId(""), lease.layout)
-        # Looked up now: what a topic of before was told of says nothing of what hangs in its successor.
-        topics = KafkaCluster(cluster, config.cluster(cluster), timeout_ms=_TIMEOUT_MS).topics()
-        ids = {name: info.topic_id for name, info in topics.items()}
-        return fates_by_entries(hanging, ids, own_entries(reader, shard), ends_of)
-    value = record_at(run_log, start, committed=False)
+        entries = own_entries(reader, shard)
+        return fates_by_entries(hanging, ids, entries, ends_of, found.continued)
+    value = entry_at(start)
     if value is None:
         raise ClusterUnavailableError(f"{cluster}: {run_log}: no entry at {start}")
     pieces = [Entry.FromString(value)]
     for number in range(1, pieces[0].pieces):
-        following = record_at(run_log, TargetOffset(start + number), committed=False)
+        following = entry_at(start + number)
         pieces += [] if following is None else [Entry.FromString(following)]
     entry = whole_entry(pieces)
     if entry is None:  # its owner never came to committing it
         return Fates(abort=tuple(sorted(hanging)))
-    return fates_with_entry(
-        hanging,
-        run_log,
-        entry,
-        lambda item, offset: record_at(item, offset, committed=True) is not None,
-    )
+    return fates_with_entry(hanging, run_log, entry, found.endings)
+
+
+class _Producer:
+    """What the target's logs have of a producer.
+
+    Args:
+        producer_id: its id.
+        topic_ids: of the target's present topics.
+        leader_epochs: asks the leaders.
+    """
+
+    def __init__(
+        self, producer_id: int, topic_ids: Mapping[TopicName, TopicId], leader_epochs: LeaderEpochs
+    ) -> None:
+        self._producer_id = producer_id
+        self._topic_ids = topic_ids
+        self._leader_epochs = leader_epochs
+
+    def endings(
+        self, records: Mapping[TopicPartition, TargetOffset]
+    ) -> Mapping[TopicPartition, TransactionEnd]:
+        """How its transactions with the records at some offsets ended; without those of topics that are gone."""
+        present = {item: offset for item, offset in records.items() if item.topic in self._topic_ids}
+        return {item: found.ending for item, found in self._found(present).items()}
+
+    def continued(self, ends: Mapping[TopicPartition, TargetOffset]) -> Collection[TopicPartition]:
+        """Of partitions on which it has something open, those where it has records from an offset on, or has had some."""
+        found = self._found(ends).items()
+        return [
+            item
+            for item, told in found
+            if told.records_end > ends[item] or told.ending is not TransactionEnd.OPEN
+        ]
+
+    def _found(self, offsets: Mapping[TopicPartition, TargetOffset]) -> Mapping[TopicPartition, Found]:
+        sought = {
+            item: Sought(self._topic_ids[item.topic], offset, self._producer_id)
+            for item, offset in offsets.items()
+        }
+        found = self._leader_epochs.endings_of(sought)
+        if silent := sought.keys() - found.keys():
+            raise ClusterUnavailableError(
+                f"{min(silent)}: its leader does not tell how a transaction ended there"
+            )
+        return found
 
 
 # --- decisions -----------------------------------------------------------------------------------------------
@@ -329,39 +382,43 @@ class Fates:
     abort: tuple[TopicPartition, ...] = ()
 
 
-def first_records(entry: Entry) -> dict[TopicPartition, TargetOffset]:
-    """Where the records of the entry's transaction begin, by target partition; watermarks are no records."""
-    firsts: dict[TopicPartition, TargetOffset] = {}
+def records_of(entry: Entry) -> dict[TopicPartition, tuple[TargetOffset, TargetOffset]]:
+    """The first and the last record of the entry's transaction, by target partition; watermarks are no records."""
+    found: dict[TopicPartition, tuple[TargetOffset, TargetOffset]] = {}
     for part in entry.partitions:
-        starts = [start for start, count in zip(part.target_start, part.count, strict=True) if count]
-        if starts:
-            firsts[topic_partition_of(part)] = TargetOffset(min(starts))
-    return firsts
+        runs = [row for row in rows_of(part) if row.count]
+        if runs:
+            last = TargetOffset(runs[-1].target_end - 1)
+            found[topic_partition_of(part)] = runs[0].target_start, last
+    return found
 
 
 def fates_with_entry(
     hanging: Mapping[TopicPartition, TargetOffset],
     run_log: TopicPartition,
     entry: Entry,
-    visible: Callable[[TopicPartition, TargetOffset], bool],
+    endings_of: Callable[[Mapping[TopicPartition, TargetOffset]], Mapping[TopicPartition, TransactionEnd]],
 ) -> Fates:
     """The fates where the run log hangs too: its entry is in doubt.
+
+    Where a partition has what retention has left of the transaction, its marker there decides. If none has, nobody can have acted
+    on it, or nobody can tell any more. A partition that was left open from an earlier transaction on can't be committed, whatever that
+    one was: what of it was told to be committed is missed when the target is looked at, and copied again.
 
     Args:
         hanging: where the open transaction begins, by partition; the run log among them.
         run_log: the shard's partition of the run log.
         entry: what lies there where the transaction begins.
-        visible: whether a `read_committed` reader is given the record at an offset of a partition whose
-            transaction has ended.
+        endings_of: asks how the producer's transactions with the records at some offsets ended, by partition.
     """
-    records = first_records(entry)
-    ended = {item: start for item, start in records.items() if item not in hanging}
-    committed = all(visible(item, start) for item, start in ended.items())
-    ours = {run_log, *(item for item in records if item in hanging and hanging[item] <= records[item])}
-    others = sorted(hanging.keys() - ours)
-    if committed:
-        return Fates(commit=tuple(sorted(ours)), abort=tuple(others))
-    return Fates(abort=tuple(sorted({*ours, *others})))
+    records = records_of(entry)
+    endings = {
+        *endings_of({item: last for item, (_, last) in records.items() if item not in hanging}).values()
+    }
+    if TransactionEnd.ABORTED in endings and TransactionEnd.COMMITTED not in endings:
+        return Fates(abort=tuple(sorted(hanging)))
+    whole = {run_log, *(item for item, (first, _) in records.items() if hanging.get(item) == first)}
+    return Fates(commit=tuple(sorted(whole)), abort=tuple(sorted(hanging.keys() - whole)))
 
 
 def fates_by_entries(
@@ -369,17 +426,24 @@ def fates_by_entries(
     topic_ids: Mapping[TopicName, TopicId],
     entries: Iterable[Entry],
     ends_of: Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, TargetOffset]],
+    continued: Callable[[Mapping[TopicPartition, TargetOffset]], Collection[TopicPartition]],
 ) -> Fates:
     """The fates where the run log does not hang: what its entries tell of was committed, anything else was not.
+
+    Where a log has both for one transaction, all of it is aborted: what was told to be committed is missed when the target is looked at,
+    and copied again.
 
     Args:
         hanging: where the open transaction begins, by partition.
         topic_ids: of the target's present topics: rows of one of the same name that is gone tell nothing.
         entries: the shard's own that the run log still holds, in order.
         ends_of: asks where leader epochs end, by partition: rows from there on are void, though nobody has said so yet.
+        continued: asks in which partitions the producer has written more, from the end of what is told on.
     """
     told: dict[TopicPartition, int] = {}
     """The number of the lineage whose rows hold the first record."""
+    told_ends: dict[TopicPartition, TargetOffset] = {}
+    """Where the last record ends that is told of."""
     newest: dict[TopicPartition, PartitionState] = {}
     for entry in entries:
         for part in entry.partitions:
@@ -390,14 +454,21 @@ def fates_by_entries(
             state, before = state_of(part), newest.get(item)
             if before is not None and before.lineage.target_topic_id != state.lineage.target_topic_id:
                 told.pop(item, None)
+                told_ends.pop(item, None)
             newest[item] = state
             if state.sequence > told.get(item, state.sequence) and state.target_first <= start:
                 told.pop(item)  # the target lost it, and gave the offset again
-            if any(row.target_start <= start < row.target_end for row in rows_of(part)):
-                told[item] = state.sequence
+            if before is not None and before.sequence < state.sequence and item in told_ends:
+                told_ends[item] = min(told_ends[item], state.target_first)
+            for row in rows_of(part):
+                if row.target_start <= start < row.target_end:
+                    told[item] = state.sequence
+                if row.count:
+                    told_ends[item] = row.target_end
     present = {item for item in told if newest[item].lineage.target_topic_id == topic_ids.get(item.topic)}
     epochs = {item: newest[item].target_leader_epoch for item in present}
     kept_to = ends_of({item: epoch for item, epoch in epochs.items() if epoch != UNKNOWN_EPOCH})
     void = {item for item, end in kept_to.items() if hanging[item] >= end}
-    committed = present - void
+    ends = {item: min(told_ends[item], kept_to.get(item, told_ends[item])) for item in present - void}
+    committed = ends.keys() - set(continued(ends) if ends else ())
     return Fates(commit=tuple(sorted(committed)), abort=tuple(sorted(hanging.keys() - committed)))

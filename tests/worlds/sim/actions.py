@@ -32,9 +32,7 @@ class Action:
 
 
 BOTH_LOST = "run_log_loss_beside_unclean_target_election"
-TWO_MARKERS = "unclean_target_election_of_two_markers"
 SWITCHED_OFF: dict[str, str] = {
-    TWO_MARKERS: "a log takes two transactions of one producer, neither of them ended, for one: they end as the first does",
     BOTH_LOST: "what a target has kept is told by entries that are lost, too",
     "run_log_cut": "rows of entries that are lost reach the index when the next owner has read where the run log ends",
 }
@@ -193,7 +191,7 @@ def _rebuild_run_log(world: World) -> str:
 def _elect_target_unclean(world: World) -> str:
     if BOTH_LOST in SWITCHED_OFF and any(life.run_log_harmed for life in world.lives):
         return ""
-    return world.random.choice(world.aggregates).elect_unclean(two_markers=TWO_MARKERS not in SWITCHED_OFF)
+    return world.random.choice(world.aggregates).elect_unclean()
 
 
 ACTIONS = (

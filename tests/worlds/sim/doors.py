@@ -38,6 +38,7 @@ from replicator.kafka.run_log import own_entries, run_log_topic
 from replicator.kafka.spans import spans_of
 from replicator.kafka.survey import partitions_of_shard
 from replicator.kafka.transactions import hanging as hanging_module
+from replicator.kafka.transactions.endings import TransactionEnd
 from replicator.kafka.transactions.hanging import fates_by_entries, fates_with_entry
 from replicator.kafka.unexplained import counted, floor_of, without_rows
 from replicator.lease import Lease, change_id, shard_of, transactional_id
@@ -207,6 +208,19 @@ class SimTarget:
                 kept_to = TargetOffset(log.end_of_epoch(epoch)) if 0 <= epoch < log.epoch else None
                 found[item] = TargetEnd(TargetOffset(log.end), log.epoch, kept_to)
         self._schedule.step()
+        return found
+
+    def undone(
+        self, records: Mapping[TopicPartition, tuple[TargetLog, TargetOffset]]
+    ) -> Mapping[TopicPartition, bool]:
+        self._schedule.step()
+        self._may_fail()
+        found = {}
+        for item, (known, offset) in records.items():
+            topic = self._cluster.topics.get(item.topic)
+            log = None if topic is None or topic.topic_id != known.topic_id else topic.logs[item.partition]
+            if log is not None and log.epoch == known.leader_epoch:
+                found[item] = log.ending_at(offset) == ABORTED
         return found
 
     def close(self) -> None:
@@ -477,15 +491,16 @@ def settle(schedule: Schedule, cluster: Cluster, config: Config, lease: Lease) -
     _settle(schedule, cluster, config, lease)
     name = run_log_topic(config, lease.route.source)
     log = cluster.topics[name].logs[lease.shard]
-    for transaction, start in log.open_transactions().items():
+    for owner, start in log.open_transactions().items():
         entry = entry_of(log.slot(start).value)
         if (
-            transaction.owner == change_id(lease.route)
+            owner == change_id(lease.route)
             and entry is not None
             and hanging_module.is_settled_change(entry, lease)
         ):
-            cluster.initialise(transaction.owner)
-            transaction.decide(COMMITTED)
+            cluster.initialise(owner)
+            for hanging in _hanging_on(cluster, owner).values():
+                hanging.take_marker(owner, COMMITTED)
     for older in hanging_module.earlier_shards(lease, len(cluster.topics[name].logs)):
         _settle(schedule, cluster, config, older)
 
@@ -497,14 +512,8 @@ def _settle(schedule: Schedule, cluster: Cluster, config: Config, lease: Lease) 
         TopicName(run_log_topic(config, lease.route.source)),
     )
     cluster.initialise(own_id)
-    hanging: dict[TopicPartition, Transaction] = {}
-    starts: dict[TopicPartition, TargetOffset] = {}
-    for topic, found in cluster.topics.items():
-        for number, log in enumerate(found.logs):
-            for transaction, start in log.open_transactions().items():
-                if transaction.owner == own_id:
-                    item = TopicPartition(TopicName(topic), number)
-                    hanging[item], starts[item] = transaction, TargetOffset(start)
+    hanging = _hanging_on(cluster, own_id)
+    starts = {item: TargetOffset(log.open_transactions()[own_id]) for item, log in hanging.items()}
     if not hanging:
         return
     run_log = TopicPartition(name, lease.shard)
@@ -521,16 +530,33 @@ def _settle(schedule: Schedule, cluster: Cluster, config: Config, lease: Lease) 
                 item: TargetOffset(cluster.topics[item.topic].logs[item.partition].end_of_epoch(epoch))
                 for item, epoch in epochs.items()
             },
+            lambda ends: [item for item, end in ends.items() if hanging[item].goes_on(own_id, end)],
         )
     else:
         entry = entry_of(_run_log(cluster, name, lease.shard).slot(starts[run_log]).value)
         assert entry is not None
 
-        def visible(item: TopicPartition, offset: TargetOffset) -> bool:
-            log = cluster.topics[item.topic].logs[item.partition]
-            return log.start <= offset < log.stable_end and log.slot(offset).visible
+        def endings_of(
+            records: Mapping[TopicPartition, TargetOffset],
+        ) -> Mapping[TopicPartition, TransactionEnd]:
+            logs = {
+                item: topic.logs[item.partition]
+                for item in records
+                if (topic := cluster.topics.get(item.topic)) is not None
+            }
+            return {item: TransactionEnd(log.ending_at(records[item], own_id)) for item, log in logs.items()}
 
-        fates = fates_with_entry(starts, run_log, entry, visible)
+        fates = fates_with_entry(starts, run_log, entry, endings_of)
     for items, outcome in ((fates.commit, COMMITTED), (fates.abort, ABORTED)):
         for item in items:
-            hanging[item].decide(outcome)
+            hanging[item].take_marker(own_id, outcome)
+
+
+def _hanging_on(cluster: Cluster, owner: str) -> dict[TopicPartition, Log]:
+    """The logs that a producer has something open on, by partition."""
+    return {
+        TopicPartition(TopicName(topic), number): log
+        for topic, found in cluster.topics.items()
+        for number, log in enumerate(found.logs)
+        if owner in log.open_transactions()
+    }

@@ -59,9 +59,7 @@ def check_route(life: RouteLife, index: MemoryMappingIndex) -> None:
 def _check_readable(item: TopicPartition, log: Log) -> None:
     """No replicator's transaction holds readers back: what lies above is copied, and nobody sees it."""
     hanging = {
-        transaction.owner: start
-        for transaction, start in log.open_transactions().items()
-        if transaction.owner.startswith("parallax.")
+        owner: start for owner, start in log.open_transactions().items() if owner.startswith("parallax.")
     }
     assert not hanging, (
         f"{item}: readers wait for transactions that never end, from these offsets on: {hanging}"

@@ -7,14 +7,16 @@ from dataclasses import dataclass, field
 
 from parallax.errors import FencedError
 
-OPEN, COMMITTED, ABORTED = "open", "committed", "aborted"
+OPEN, COMMITTED, ABORTED, GONE = "open", "committed", "aborted", "gone"
 
 
 @dataclass(slots=True, eq=False)
 class Transaction:
-    """Attributes:
-    owner: its transactional id.
-    torn: logs that lost some of its records while it was open: what comes next there is out of sequence.
+    """What a coordinator knows of one.
+
+    Attributes:
+        owner: its transactional id, and so its producer.
+        torn: logs that lost some of its records while it was open: what comes next there is out of sequence.
     """
 
     outcome: str = OPEN
@@ -25,7 +27,7 @@ class Transaction:
     def decide(self, outcome: str) -> None:
         self.outcome = outcome
         for log in self.logs:
-            log.end_transaction(self)
+            log.take_marker(self.owner, outcome)
 
 
 class _Marker:
@@ -35,17 +37,35 @@ class _Marker:
 MARKER = _Marker()
 
 
+@dataclass(slots=True, eq=False)
+class Stretch:
+    """What a producer has in a log between two of its markers, which is all that the log knows of transactions.
+
+    Normally that is one transaction. Where the marker of one is lost, records of the next join it, and the next marker ends both,
+    whichever it is: a broker begins a transaction in a log only if the producer has none open there, and a marker ends the one
+    that is open (Kafka 4.3: `appendDataBatch` and `appendEndTxnMarker` of `ProducerAppendInfo`). It compares epochs only to
+    refuse older ones, so that transaction version 2 (KIP-890), where each transaction has an epoch of its own, changes nothing.
+    """
+
+    owner: str
+    start: int
+    outcome: str = OPEN
+
+
 @dataclass(slots=True)
 class Slot:
+    """One offset of a log; ``transaction`` is the one that its record was written in, if any."""
+
     offset: int
     value: object
     epoch: int
-    transaction: Transaction | None
+    stretch: Stretch | None = None
+    transaction: Transaction | None = None
 
     @property
     def visible(self) -> bool:
         """Whether read_committed readers see it, once they get as far."""
-        decided = self.transaction is None or self.transaction.outcome == COMMITTED
+        decided = self.stretch is None or self.stretch.outcome == COMMITTED
         return decided and self.value is not MARKER
 
 
@@ -60,41 +80,56 @@ class Log:
         """One for each offset of ``[start, end)``."""
         self.epoch_starts: list[tuple[int, int]] = [(0, 0)]
         self.first_loss_epoch: int | None = None
-        self._open: dict[Transaction, int] = {}
+        self._open: dict[str, Stretch] = {}
 
     def append(self, value: object, transaction: Transaction | None = None) -> int:
-        if transaction is not None and transaction not in self._open:
-            self._open[transaction] = self.end
+        stretch = None
+        if transaction is not None:
+            stretch = self._open.setdefault(transaction.owner, Stretch(transaction.owner, self.end))
             if self not in transaction.logs:
                 transaction.logs.append(self)
-        return self._append(value, transaction)
+        return self._append(Slot(self.end, value, self.epoch, stretch, transaction))
 
-    def end_transaction(self, transaction: Transaction) -> None:
-        self._open.pop(transaction, None)
-        self._append(MARKER, transaction)
+    def take_marker(self, owner: str, outcome: str) -> None:
+        """End what the producer has open here, whatever that is."""
+        stretch = self._open.pop(owner, None)
+        if stretch is not None:
+            stretch.outcome = outcome
+        self._append(Slot(self.end, MARKER, self.epoch, stretch))
 
-    def _append(self, value: object, transaction: Transaction | None) -> int:
-        self.slots.append(Slot(self.end, value, self.epoch, transaction))
+    def _append(self, slot: Slot) -> int:
+        self.slots.append(slot)
         self.end += 1
-        return self.end - 1
+        return slot.offset
 
     @property
     def stable_end(self) -> int:
-        return min(self._open.values(), default=self.end)
+        return min((stretch.start for stretch in self._open.values()), default=self.end)
 
-    def open_transactions(self) -> dict[Transaction, int]:
-        """Where each transaction that is open here began."""
-        return dict(self._open)
-
-    def open_after(self, end: int) -> list[Transaction]:
-        """The transactions of which records lie below the offset, and no marker."""
-        kept = self.slots[: max(0, end - self.start)]
-        ended = {slot.transaction for slot in kept if slot.value is MARKER}
-        found = dict.fromkeys(slot.transaction for slot in kept if slot.transaction is not None)
-        return [transaction for transaction in found if transaction not in ended]
+    def open_transactions(self) -> dict[str, int]:
+        """Where what each producer has open here began, by owner."""
+        return {owner: stretch.start for owner, stretch in self._open.items()}
 
     def slot(self, offset: int) -> Slot:
         return self.slots[offset - self.start]
+
+    def ending_at(self, offset: int, owner: str | None = None) -> str:
+        """How the transaction ended here that holds a record; GONE: retention has taken it, or another producer's is there."""
+        if not self.start <= offset < self.end:
+            return GONE
+        stretch = self.slot(offset).stretch
+        if stretch is None or owner not in {None, stretch.owner}:
+            return GONE
+        return stretch.outcome
+
+    def goes_on(self, owner: str, offset: int) -> bool:
+        """Whether what the producer has open here has records from an offset on, or had some that are gone; or somebody has ended it."""
+        stretch = self._open.get(owner)
+        return (
+            stretch is None
+            or offset < self.start
+            or any(slot.stretch is stretch for slot in self.slots[max(0, offset - self.start) :])
+        )
 
     def committed(self, start: int = 0, end: int | None = None) -> Iterator[Slot]:
         """What read_committed readers see of ``[start, end)``."""
@@ -127,23 +162,15 @@ class Log:
             self.first_loss_epoch = self.epoch
         self.epoch_starts = [item for item in self.epoch_starts if item[1] < self.end or item[1] == 0]
         self.epoch_starts.append((self.epoch, self.end))
+        left = {slot.stretch: None for slot in kept if slot.stretch is not None and slot.value is not MARKER}
+        self._open = {owner: stretch for owner, stretch in self._open.items() if stretch in left}
         for slot in gone:
+            if slot.value is MARKER and slot.stretch in left:
+                slot.stretch.outcome = OPEN
+                self._open[slot.stretch.owner] = slot.stretch
             transaction = slot.transaction
-            if transaction is None:
-                continue
-            rest = [item for item in kept if item.transaction is transaction and item.value is not MARKER]
-            if slot.value is not MARKER:
-                if transaction.outcome != OPEN:
-                    continue
-                if not rest:
-                    self._open.pop(transaction, None)
-                elif self not in transaction.torn:
-                    transaction.torn.append(self)
-            elif rest:
-                hanging = Transaction(owner=transaction.owner, logs=[self])
-                for item in rest:
-                    item.transaction = hanging
-                self._open[hanging] = rest[0].offset
+            if transaction is not None and transaction.outcome == OPEN and slot.stretch in left:
+                transaction.torn.append(self)
 
     def end_of_epoch(self, epoch: int) -> int:
         """OffsetForLeaderEpoch: where records of later epochs begin, or the end."""

@@ -31,7 +31,7 @@ from replicator.kafka.spans import Span
 from replicator.kafka.topics import TopicAdmin, TopicPlan
 from replicator.lease import Lease
 from tests.worlds.sim.doors import SimRunLog, Written, settle, unexplained
-from tests.worlds.sim.kafka import ABORTED, COMMITTED, Cluster, Log, Transaction
+from tests.worlds.sim.kafka import ABORTED, COMMITTED, OPEN, Cluster, Log, Transaction
 from tests.worlds.sim.schedule import Actor, Schedule
 
 _UNDECIDED_MS = 500
@@ -104,8 +104,8 @@ def layouts_in(schedule: Schedule, places: Places) -> Iterator[None]:
 def _wait_for_an_end(schedule: Schedule, log: Log, begun: Mapping[Transaction, Actor]) -> None:
     """Of a transaction whose producer is gone: its coordinator aborts it after a while."""
     schedule.sleep(_UNDECIDED_MS)
-    for transaction in log.open_transactions():
-        if transaction in begun and begun[transaction].over:
+    for transaction, actor in begun.items():
+        if log in transaction.logs and transaction.outcome == OPEN and actor.over:
             transaction.decide(ABORTED)
 
 

@@ -55,6 +55,7 @@ class Regional:
         self.gone_incarnations: set[str] = set()
         self._random = random
         self._serials = serials
+        self._producers = 0
         self._open: list[Transaction] = []
 
     def create(self) -> str:
@@ -79,7 +80,7 @@ class Regional:
     def begin_transaction(self) -> str:
         if len(self._open) >= 2 or self._log() is None:
             return ""
-        transaction = Transaction(owner="application")
+        transaction = self._begun()
         for _ in range(self._random.choice((1, 3))):
             log = self._log()
             assert log is not None
@@ -136,7 +137,7 @@ class Regional:
             f"{self.region}: source {self._named(log)}: unclean election, {end} -> {cut}, epoch {log.epoch}"
         )
         if self._random.random() < 0.5:
-            lost = Transaction(owner="application")
+            lost = self._begun()
             for _ in range(self._random.choice((1, 2, 4))):
                 self._write(log, lost)
             lost.decide(ABORTED)
@@ -184,17 +185,24 @@ class Regional:
             self.transactions[record.serial] = transaction
         log.append(record, transaction)
 
+    def _begun(self) -> Transaction:
+        """A transaction of a producer of its own."""
+        self._producers += 1
+        return Transaction(owner=f"application {self._producers}")
+
     def _abort_hanging(self, log: Log) -> None:
         """An operator ends what hangs at a source (kafka-transactions.sh abort): its records are gone with that."""
-        for transaction in log.open_transactions():
+        for owner in log.open_transactions():
             hung = [
                 slot.value
                 for slot in log.slots
-                if slot.transaction is transaction and isinstance(slot.value, SourceRecord)
+                if slot.stretch is not None
+                and (slot.stretch.owner, slot.stretch.outcome) == (owner, OPEN)
+                and isinstance(slot.value, SourceRecord)
             ]
             self.thrown_away |= {record.serial for record in hung}
             self.undone |= {record.serial for record in hung if not self.aborted(record)}
-            transaction.decide(ABORTED)
+            log.take_marker(owner, ABORTED)
 
 
 class Aggregate:
@@ -211,7 +219,7 @@ class Aggregate:
         self._lost: list[tuple[Log, int, int]] = []
         """Copies that an election took, as (log, offset, serial)."""
         self._random = random
-        self._written = 0
+        self._written = self._producers = 0
         self._open: list[Transaction] = []
 
     def write_from_elsewhere(self) -> str:
@@ -220,7 +228,7 @@ class Aggregate:
         if self._open and self._random.random() < 0.5:
             self._open.pop(0).decide(self._random.choice((COMMITTED, ABORTED)))
         elif topic is not None:
-            transaction = Transaction(owner=_ANOTHER_ROUTE)
+            transaction = self._begun()
             for _ in range(2):
                 self._other(self._random.choice(topic.logs), transaction)
             self._open.append(transaction)
@@ -240,21 +248,12 @@ class Aggregate:
             log.first_loss_epoch is not None for topic in self.cluster.topics.values() for log in topic.logs
         )
 
-    def elect_unclean(self, *, two_markers: bool) -> str:
-        """Half of the time another route writes first, perhaps up to where the old end was and beyond.
-
-        Args:
-            two_markers: whether it may leave two transactions of one owner open.
-        """
+    def elect_unclean(self) -> str:
+        """Half of the time another route writes first, perhaps up to where the old end was and beyond."""
         log = self._log()
         if log is None:
             return ""
         end, cut = log.end, self._random.randint(max(log.start, log.end - _TAIL), log.end)
-        left_open = [
-            transaction.owner for transaction in log.open_after(cut) if transaction.owner != _ANOTHER_ROUTE
-        ]
-        if len(left_open) != len(set(left_open)) and not two_markers:
-            return ""
         self._lost += [
             (log, slot.offset, slot.value.serial)
             for slot in log.slots[cut - log.start :]
@@ -265,7 +264,7 @@ class Aggregate:
             f"{self.region}: target {self._named(log)}: unclean election, {end} -> {cut}, epoch {log.epoch}"
         )
         if self._random.random() < 0.5:
-            transaction = Transaction(owner=_ANOTHER_ROUTE)
+            transaction = self._begun()
             for _ in range(self._random.choice((1, 3, 8))):
                 self._other(log, transaction)
             transaction.decide(COMMITTED)
@@ -303,9 +302,14 @@ class Aggregate:
                 transaction.decide(COMMITTED)
         for topic in self.cluster.topics.values():
             for log in topic.logs:
-                for transaction in log.open_transactions():
-                    if transaction.owner == _ANOTHER_ROUTE:
-                        transaction.decide(COMMITTED)
+                for owner in log.open_transactions():
+                    if owner.startswith(_ANOTHER_ROUTE):
+                        log.take_marker(owner, COMMITTED)
+
+    def _begun(self) -> Transaction:
+        """A transaction of a producer of its own."""
+        self._producers += 1
+        return Transaction(owner=f"{_ANOTHER_ROUTE} {self._producers}")
 
     def _other(self, log: Log, transaction: Transaction) -> None:
         self._written += 1

@@ -290,11 +290,17 @@ def test_a_log_of_an_older_leader_that_does_not_end_below_the_position_is_anothe
     )
     rows = [Run(0, 0, 4, 0, 1), Run(4, 4, 6, 4, 3)]
     _, opened = changes_for(
-        [found], {ITEM: state()}, {ITEM: TargetEnd(25)}, history=whole_history((state(), rows))
+        [found],
+        {ITEM: state()},
+        {ITEM: TargetEnd(25)},
+        history=whole_history((state(), rows)),
+        undone=lambda *_: False,
     )
     assert opened.rows == (Run(4, 25, 0, 4, 1),)
     # Without any row that tells, everything is copied again.
-    _, opened = changes_for([found], {ITEM: state()}, {ITEM: TargetEnd(25)}, history=whole_history())
+    _, opened = changes_for(
+        [found], {ITEM: state()}, {ITEM: TargetEnd(25)}, history=whole_history(), undone=lambda *_: False
+    )
     assert opened.rows == (Run(0, 25, 0, 0, -1),)
 
 
@@ -317,7 +323,11 @@ def test_a_target_that_lost_its_tail_sets_the_position_back_to_the_source_of_the
     going_on = PartitionDecision(ITEM, PartitionStatus.COPYING)
     known = state(10, 17)
     closed, opened = changes_for(
-        [going_on], {ITEM: known}, {ITEM: TargetEnd(14)}, history=whole_history((known, rows))
+        [going_on],
+        {ITEM: known},
+        {ITEM: TargetEnd(14)},
+        history=whole_history((known, rows)),
+        undone=lambda *_: False,
     )
     assert closed.state.source_next == 7
     assert (opened.state.source_next, opened.state.lineage.generation, opened.state.target_first) == (
@@ -335,7 +345,9 @@ def whole_history(
 
 def changes(known: PartitionState, end: TargetEnd, *parts: tuple[PartitionState, list[Run]]) -> list[Any]:
     going_on = PartitionDecision(ITEM, PartitionStatus.COPYING)
-    return changes_for([going_on], {ITEM: known}, {ITEM: end}, history=whole_history(*parts))
+    return changes_for(
+        [going_on], {ITEM: known}, {ITEM: end}, history=whole_history(*parts), undone=lambda *_: False
+    )
 
 
 def test_a_cut_is_told_by_the_leader_epoch_though_others_have_filled_the_log_up_again() -> None:
@@ -383,7 +395,9 @@ def test_a_target_that_lost_its_tail_is_cut_while_the_source_is_away() -> None:
     assert (waiting.status, waiting.begins) == (PartitionStatus.WAITING, None)
     history = whole_history((known, [Run(0, 0, 5, 0, 3), Run(5, 12, 5, 5, 3)]))
     end = TargetEnd(40, 5, kept_to=3)
-    closed, opened = changes_for([waiting], {ITEM: known}, {ITEM: end}, history=history)
+    closed, opened = changes_for(
+        [waiting], {ITEM: known}, {ITEM: end}, history=history, undone=lambda *_: False
+    )
     assert (closed.closed, opened.state.source_next) == (True, 3)
 
 

@@ -244,8 +244,8 @@ def test_a_first_layout_that_was_not_finished_is_begun_again(kafka: LayoutKafka)
     ensure_layout(kafka.config, ROUTE, 2)
     for log in (*kafka.logs, *kafka.cluster.topics[LAYOUTS_TOPIC].logs):
         for slot in log.slots:
-            assert slot.transaction is not None
-            slot.transaction.outcome = ABORTED
+            assert slot.stretch is not None
+            slot.stretch.outcome = ABORTED
     made = ensure_layout(kafka.config, ROUTE, 1)
     assert (made.layout, made.shards) == (1, 1)
     assert kafka.states(made) == {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -17,7 +17,14 @@ from replicator.copying.session_end import TopicsRefusedError
 from replicator.copying.state import PartitionChange, PartitionState
 from replicator.kafka.transactions import hanging
 from replicator.kafka.transactions.coordinator import ProducerState
-from replicator.kafka.transactions.hanging import Fates, earlier_shards, fates_by_entries, is_settled_change
+from replicator.kafka.transactions.endings import TransactionEnd
+from replicator.kafka.transactions.hanging import (
+    Fates,
+    earlier_shards,
+    fates_by_entries,
+    fates_with_entry,
+    is_settled_change,
+)
 from replicator.lease import Lease
 
 ITEM = TopicPartition(TopicName("trips"), 0)
@@ -40,6 +47,11 @@ def entry(
         target_leader_epoch=epoch,
     )
     return Entry(partitions=[PartitionChange(state, rows).encoded()])
+
+
+def alone(_ends: Mapping[TopicPartition, TargetOffset]) -> Collection[TopicPartition]:
+    """The producer has written nothing that is not told."""
+    return ()
 
 
 OLD = [entry(Run(0, 0, 5, 0, 0)), entry(Run(5, 9, 3, 5, 0))]
@@ -65,7 +77,7 @@ def test_it_is_committed_if_a_row_that_holds_tells_of_its_first_record(
     entries: list[Entry],
     committed: bool,  # noqa: FBT001 - parametrised
 ) -> None:
-    found = fates_by_entries({ITEM: TargetOffset(start)}, IDS, entries, lambda _epochs: {})
+    found = fates_by_entries({ITEM: TargetOffset(start)}, IDS, entries, lambda _epochs: {}, alone)
     assert found == (Fates(commit=(ITEM,)) if committed else Fates(abort=(ITEM,)))
 
 
@@ -80,10 +92,87 @@ def test_a_row_that_the_target_has_not_kept_is_void_before_anybody_has_said_so()
             return dict.fromkeys(asked, TargetOffset(end))
 
         assert (
-            fates_by_entries({ITEM: TargetOffset(9)}, IDS, [entry(Run(5, 9, 3, 5, 0), epoch=4)], ends_of)
+            fates_by_entries(
+                {ITEM: TargetOffset(9)}, IDS, [entry(Run(5, 9, 3, 5, 0), epoch=4)], ends_of, alone
+            )
             == fates
         )
         assert epochs == {ITEM: 4}
+
+
+@pytest.mark.parametrize(
+    ("entries", "kept_to", "end"),
+    [
+        (OLD, 20, 12),
+        ([*OLD, entry(Run(8, 15, 0, 8))], 20, 12),  # a watermark is no record
+        (OLD, 11, 11),  # its end is lost: what lies there now is something else
+        ([*OLD, entry(Run(7, 11, 0, 7), sequence=1, target_first=11)], 20, 11),
+        ([*OLD, entry(Run(7, 11, 0, 7), Run(7, 15, 2, 7, 0), sequence=1, target_first=11)], 20, 17),
+    ],
+)
+def test_where_an_untold_transaction_has_joined_one_that_was_told_both_are_aborted(
+    entries: list[Entry], kept_to: int, end: int
+) -> None:
+    """What was told is copied again then: committing both would bring to life what has been copied since, or will be."""
+    asked: list[Mapping[TopicPartition, TargetOffset]] = []
+
+    def joined(ends: Mapping[TopicPartition, TargetOffset]) -> Collection[TopicPartition]:
+        asked.append(ends)
+        return ends.keys()
+
+    for item in entries:
+        item.partitions[0].target_leader_epoch = 4
+    ends = {ITEM: TargetOffset(kept_to)}
+    found = fates_by_entries({ITEM: TargetOffset(9)}, IDS, entries, lambda _epochs: ends, joined)
+    assert found == Fates(abort=(ITEM,))
+    assert asked == [{ITEM: end}]
+
+
+RUN_LOG = TopicPartition(TopicName("parallax.runs.a"), 1)
+P0, P1, P2 = (TopicPartition(TopicName("trips"), number) for number in range(3))
+
+
+@pytest.mark.parametrize(
+    ("hanging_on", "endings", "committed"),
+    [
+        ({P0: 0, P1: 4, P2: 7}, {}, {P0, P1, P2}),
+        ({P1: 4, P2: 7}, {P0: TransactionEnd.COMMITTED}, {P1, P2}),
+        ({P1: 4, P2: 7}, {P0: TransactionEnd.ABORTED}, None),
+        (
+            {P1: 4, P2: 7},
+            {P0: TransactionEnd.GONE},
+            {P1, P2},
+        ),  # what has its marker there is not to be seen any more
+        ({P2: 7}, {P0: TransactionEnd.GONE, P1: TransactionEnd.ABORTED}, None),
+        ({P2: 7}, {P0: TransactionEnd.GONE, P1: TransactionEnd.COMMITTED}, {P2}),
+        ({P1: 4, P2: 7}, {}, {P1, P2}),  # P0's topic is gone
+        ({P1: 4, P2: 6}, {P0: TransactionEnd.COMMITTED}, {P1}),  # P2 holds the one before as well
+        ({P1: 4, TopicPartition(TopicName("other"), 0): 3}, {P0: TransactionEnd.COMMITTED}, {P1}),
+    ],
+)
+def test_where_the_run_log_hangs_too_what_is_left_of_the_transaction_decides(
+    hanging_on: dict[TopicPartition, int],
+    endings: dict[TopicPartition, TransactionEnd],
+    committed: set[TopicPartition] | None,
+) -> None:
+    whole = Entry()
+    for item, start in ((P0, 0), (P1, 4), (P2, 7)):
+        part = entry(Run(0, start, 2, 0, 0), Run(2, start + 3, 1, 2, 0), Run(3, start + 9, 0, 3)).partitions[
+            0
+        ]
+        part.partition = item.partition
+        whole.partitions.append(part)
+    hanging_at = {item: TargetOffset(start) for item, start in ({RUN_LOG: 20} | hanging_on).items()}
+    asked: dict[TopicPartition, TargetOffset] = {}
+
+    def endings_of(records: Mapping[TopicPartition, TargetOffset]) -> Mapping[TopicPartition, TransactionEnd]:
+        asked.update(records)
+        return endings
+
+    expected = set() if committed is None else {RUN_LOG, *committed}
+    found = fates_with_entry(hanging_at, RUN_LOG, whole, endings_of)
+    assert (set(found.commit), set(found.abort)) == (expected, hanging_at.keys() - expected)
+    assert asked == {item: start + 3 for item, start in ((P0, 0), (P1, 4), (P2, 7)) if item not in hanging_on}
 
 
 LEASE = Lease(Route.parse("a->b"), 1, 2, 5, 0, 0)
