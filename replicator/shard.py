@@ -308,7 +308,9 @@ class _Holder:
                 surveyor=surveyor,
                 clock=self._clock,
                 ledger=ledger,
-                history=lambda item, lineage: _changes_of_lineages(lease, connector, item, lineage),
+                history=lambda item, lineage: _changes_of_lineages(
+                    lease, connector, item, lineage, self._known_to or 0
+                ),
                 stops=self._stops,
                 absences=self._absences,
                 goal=self._goal,
@@ -391,14 +393,14 @@ def _layout_of(lease: Lease, connector: Connector) -> LayoutRecord:
 
 
 def _changes_of_lineages(
-    lease: Lease, connector: Connector, item: TopicPartition, lineage: Lineage
+    lease: Lease, connector: Connector, item: TopicPartition, lineage: Lineage, known_end: int
 ) -> Iterator[PartitionChange]:
     """Every change of a partition, in whichever shard an earlier layout had it."""
     readers = [connector.run_log(lease)]
     try:
         others = [shard for shard in range(readers[0].partitions()) if shard != lease.shard]
         readers += [connector.run_log(replace(lease, shard=shard)) for shard in others]
-        yield from changes_of_lineages(readers, item, lineage)
+        yield from changes_of_lineages(readers, item, lineage, known_end=known_end)
     finally:
         for reader in readers:
             reader.close()

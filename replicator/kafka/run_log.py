@@ -142,7 +142,7 @@ def own_entries(reader: RunLogReader, shard: Shard, *, reach: int | None = None)
 
 
 def changes_of_lineages(
-    readers: Iterable[RunLogReader], item: TopicPartition, lineage: Lineage
+    readers: Iterable[RunLogReader], item: TopicPartition, lineage: Lineage, *, known_end: int = 0
 ) -> Iterator[PartitionChange]:
     """Every change of a partition that the run log still holds under the lineage's topic ids, whatever the generation.
 
@@ -152,12 +152,23 @@ def changes_of_lineages(
         readers: every partition of the run log, the shard's own first: earlier layouts had the partition in other shards.
         item: the partition.
         lineage: the present one.
+        known_end: the first reader's partition is known to have reached to here.
+
+    Raises:
+        ClusterUnavailableError: the cluster did not answer in time, or tells an end that can't be.
     """
     entries: list[Entry] = []
     for number, reader in enumerate(readers):
         # What this shard has committed last may lack its marker, and is waited for. What other shards have not decided yet is
         # none of an earlier layout: its owners were fenced.
-        records = reader.read(reader.start(), reader.stable_end() if number else reader.end())
+        end = reader.stable_end() if number else reader.end()
+        if (
+            not number and end < known_end
+        ):  # rows would be missed, and what they tell of would be copied again
+            raise ClusterUnavailableError(
+                f"{item}: its run log is told to end at {end}, and entries up to {known_end} are known"
+            )
+        records = reader.read(reader.start(), end)
         entries += [entry for _, entry in records if entry is not None and _tells_of(entry, item)]
     for entry in sorted(entries, key=lambda entry: entry.layout):  # a layout has the partition in one shard
         for part in entry.partitions:

@@ -14,7 +14,7 @@ from parallax.domain.ids import (
     TopicPartition,
 )
 from parallax.domain.runs import Run
-from parallax.errors import FencedError
+from parallax.errors import ClusterUnavailableError, FencedError
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying import recovery
 from replicator.copying.recovery import LoggedRecord, RunLogError, RunLogProblem, Shard, States, states_of
@@ -106,6 +106,13 @@ def test_rows_of_every_layout_are_found_in_whichever_shard_it_had_the_partition(
     logs = [Log(copied(10, 3), copied(15, 3)), Log(copied(5, 2)), Log(copied(0, 1), None)]
     found = changes_of_lineages(logs, ITEM, state(0).lineage)
     assert [row.source_start for change in found for row in change.rows] == [0, 5, 10, 15]
+
+
+def test_rows_are_not_missed_where_a_run_log_is_told_to_end_too_low() -> None:
+    log = Log(entry(state(5)))
+    assert len(list(changes_of_lineages([log, Log()], ITEM, state(0).lineage, known_end=log.end()))) == 1
+    with pytest.raises(ClusterUnavailableError, match="told to end at 2, and entries up to 3 are known"):
+        list(changes_of_lineages([log], ITEM, state(0).lineage, known_end=log.end() + 1))
 
 
 @pytest.mark.parametrize(("own", "told"), [(True, [0, 5]), (False, [0])])
