@@ -39,7 +39,7 @@ class Lease:
 
     def to_json(self) -> dict[str, Any]:
         """The lease as JSON types."""
-        return asdict(self)
+        return asdict(self) | {"route": self.route._asdict()}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Lease:
@@ -175,7 +175,7 @@ class LeaseKey:
 
     def to_json(self) -> dict[str, Any]:
         """The key as JSON types."""
-        return asdict(self)
+        return asdict(self) | {"route": self.route._asdict()}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> LeaseKey:
