@@ -189,6 +189,22 @@ REPLICATION = Dashboard(
             meaning="What came before Parallax, and what waited for it; the rest of the latency is the target's.",
         ),
         Panel(
+            "Canary",
+            [
+                Query(
+                    "histogram_quantile(0.99, sum by (source, target, le) "
+                    f"(rate(parallax_replicator_canary_latency_seconds_bucket{{{_ROUTE}}}[5m])))",
+                    f"{_OF_ROUTE} p99",
+                ),
+                Query(
+                    f"max by (source, target) (parallax_replicator_canary_age_seconds{{{_ROUTE}}})",
+                    f"{_OF_ROUTE} since the last one",
+                ),
+            ],
+            "s",
+            meaning="Of a record that is written every few seconds for that (canary.enabled), whether anything else is produced or not.",
+        ),
+        Panel(
             "Partitions",
             [
                 Query(

@@ -18,14 +18,16 @@ from parallax.adapters.spark.status_server import StatusPart
 from parallax.cli.options import ConfigOption, JsonLogsOption
 from parallax.cli.output import console, print_json, table
 from parallax.config.config import Config, load
-from parallax.domain.ids import RegionName
+from parallax.domain.ids import ClusterName, RegionName, Route
 from parallax.runtime.process import configure_logging, process_name
-from parallax.upkeep.board import UpkeepBoard
-from parallax.upkeep.keeping import STATES, Upkeep, keeping, upkeeps
+from parallax.upkeep.board import UpkeepBoard, UpkeepRow
+from parallax.upkeep.keeping import CANARY, STATES, Round, Upkeep, keeping, upkeeps
 from replicator.findings import Finding, Severity
+from replicator.kafka.canary import CanaryWriter, clusters_to_write_to
 from replicator.kafka.run_log_check import check_route
 from replicator.kafka.topics import TopicAdmin
 from replicator.leases.board import ProgressBoard
+from replicator.leases.canary import CanaryBoard, watched_topics
 from replicator.leases.claims import Claims
 from replicator.leases.console import progress_view
 from replicator.leases.query import lease_keys, replication_query, routes_of
@@ -123,12 +125,14 @@ def _application(
     json_logs: bool = False,
 ) -> Application:
     """What replicates into the regions, and syncs too if it shall."""
-    keys = lease_keys(config, routes_of(config, regions))
-    board = ProgressBoard(keys)
+    routes = routes_of(config, regions)
+    keys = lease_keys(config, routes)
+    canaries = CanaryBoard(watched_topics(config, routes), config.canary)
+    board = ProgressBoard(keys, heard=canaries.heard)
     queries = [replication_query(config, region, available_now=available_now) for region in regions]
     upkeep = UpkeepBoard(STATES)
-    kept = [] if available_now else upkeeps(config, regions)
-    status: list[StatusPart] = [ReplicationStatus(board, Claims(keys), config.metrics), upkeep]
+    kept = [] if available_now else [*upkeeps(config, regions), *_canaries(config, routes)]
+    status: list[StatusPart] = [ReplicationStatus(board, Claims(keys), config.metrics), canaries, upkeep]
     if with_sync:
         queries.append(sync_query(config))
         status.append(SyncBoard(config.sync.interval_ms, old_names=config.metrics.old_names))
@@ -141,22 +145,44 @@ def _application(
         service=config.service,
         master=config.replicator.spark_master,
         checkpoint_directory=config.replicator.checkpoint_directory,
-        view=partial(_view, board, config, kept, upkeep),
+        view=partial(_view, board, config, kept, upkeep, canaries),
         json_logs=json_logs,
         secret=config.replicator.secret_of_spark(),
         insecure=config.replicator.spark_insecure,
     )
 
 
+def _canaries(config: Config, routes: Sequence[Route]) -> list[Upkeep]:
+    """What writes canaries, for each source."""
+
+    def opened(cluster: ClusterName, readers: Sequence[Route]) -> Round:
+        writer = CanaryWriter(config, cluster, readers, process_name("replicator"))
+
+        def go() -> Sequence[UpkeepRow]:
+            writer.round()
+            return ()
+
+        return go
+
+    return [
+        Upkeep(CANARY, cluster, config.canary.interval_s, partial(opened, cluster, readers))
+        for cluster, readers in clusters_to_write_to(config, routes).items()
+    ]
+
+
 @contextmanager
 def _view(
-    board: ProgressBoard, config: Config, kept: Sequence[Upkeep], upkeep: UpkeepBoard
+    board: ProgressBoard,
+    config: Config,
+    kept: Sequence[Upkeep],
+    upkeep: UpkeepBoard,
+    canaries: CanaryBoard,
 ) -> Iterator[Callable[[], None]]:
     """Shows progress to people here, tells the store of it for everybody else, and keeps topics in step meanwhile."""
     stores = partial(CassandraStores, config.cassandra, config.index)
     with (
         keeping(kept, upkeep),
-        telling(board, process_name("replicator"), stores),
+        telling(board, canaries, process_name("replicator"), stores),
         progress_view(board) as draw,
     ):
         yield draw

@@ -246,6 +246,9 @@ def _route(
         bytes=_sum(item.size_bytes for item in shards),
         lag_history=lags,
         records_per_s=records_per_s,
+        canary_age_ms=_most(item.canary_age_ms for item in shards),
+        canary_latency_ms=_most(item.canary_latency_ms for item in shards),
+        canary_late=any(item.canary_late for item in shards),
     )
 
 

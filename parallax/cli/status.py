@@ -167,9 +167,15 @@ def _route(route: pb.RouteReplication) -> StatusLine:
         do = "wait a moment: its replicator has just begun"
     elif health is Health.WELL and route.index_lag_ms > _LATE_LAG_MS:
         health, do = Health.LOOK, "its index is late, so answers are early: look at the store"
+    elif health is Health.WELL and route.canary_late:
+        health, do = (
+            Health.LOOK,
+            "a record that is written now does not arrive: look at the source, and at the replicator's /readyz",
+        )
     else:
         do = "" if health is Health.WELL else "look at the replicator's log"
-    return StatusLine(health, what, f"{word}{lag}{age}{problems}", do)
+    late = f", the canary is late: none for {seconds(route.canary_age_ms)}" if route.canary_late else ""
+    return StatusLine(health, what, f"{word}{lag}{late}{age}{problems}", do)
 
 
 def _sync(client: OffsetClient) -> Iterator[StatusLine]:

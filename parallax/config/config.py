@@ -288,6 +288,27 @@ class DrillSettings(Section):
     """In each region."""
 
 
+class CanarySettings(Section):
+    """Records that tell how long the way takes while nothing else is on it (docs/metrics.md)."""
+
+    enabled: bool = False
+    """Replicators write a record to each shard of their routes, and tell when its copy is late."""
+    topic: str = "parallax-canary"
+    """Written to at the sources that producers write to; created there if it is missing. Routes copy it as any topic."""
+    interval_s: Annotated[float, Field(ge=1, le=3_600)] = 10
+    """From one record to the next."""
+    late_after_s: Annotated[float, Field(ge=5, le=86_400)] = 60
+    """A route of which no record has arrived for so long is late; two intervals at least."""
+
+    @field_validator("late_after_s")
+    @classmethod
+    def _later_than_the_next(cls, late_after_s: float, info: ValidationInfo) -> float:
+        interval_s = info.data.get("interval_s")
+        if interval_s is not None and late_after_s < 2 * interval_s:
+            raise ValueError(f"{late_after_s:g} is below two intervals (canary.interval_s {interval_s:g})")
+        return late_after_s
+
+
 class AuditSettings(Section):
     """What is kept of who changed what (docs/security.md)."""
 
@@ -330,6 +351,7 @@ class Config(Section):
     sync: Sync = Sync()
     mm2_export: MirrorMakerExport = MirrorMakerExport()
     drill: DrillSettings = DrillSettings()
+    canary: CanarySettings = CanarySettings()
     audit: AuditSettings = AuditSettings()
     metrics: MetricsSettings = MetricsSettings()
     console: ConsoleSettings = ConsoleSettings()

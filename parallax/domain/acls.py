@@ -55,6 +55,7 @@ class AclNames(StrEnum):
     REPLICATED = "replicated topics"
     OWN = "names that begin with `parallax.`"
     DRILL_TOPIC = "`drill.topic`"
+    CANARY_TOPIC = "`canary.topic`"
     GROUPS = "groups that move"
     DRILL_GROUPS = "names that begin with `drill.group`"
     APPLICATION_TOPICS = "the application's topics"
@@ -114,6 +115,15 @@ def _all() -> Iterator[AclNeed]:
         AclNames.REPLICATED,
         read="fetches what is copied",
         describe_configs="gives target topics their source's settings; preflight compares both",
+    )
+    yield from _needs(
+        Process.REPLICATOR,
+        "regional",
+        topic,
+        AclNames.CANARY_TOPIC,
+        create="creates the topic of canaries (`canary.enabled`) where it is missing | where it is there, and everything else",
+        write="writes canaries | everything else",
+        alter="gives it as many partitions as a route has shards | where it has, and everything else",
     )
     yield from _needs(
         Process.REPLICATOR,

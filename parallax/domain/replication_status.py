@@ -67,6 +67,8 @@ class ShardStatus:
         latency_ms: the longest of its partitions' newest records.
         index_lag_ms: age of the oldest run-log entry that is not indexed.
         records, size_bytes: copied since the driver began.
+        canary_age_ms: since canaries were brought last by all of the route's shards; None: the route has none, or nothing is told of them.
+        canary_latency_ms: how long the last one took; ``canary_late``: whether they are late.
     """
 
     route: Route
@@ -83,6 +85,9 @@ class ShardStatus:
     index_lag_ms: int | None = None
     records: int | None = None
     size_bytes: int | None = None
+    canary_age_ms: int | None = None
+    canary_latency_ms: int | None = None
+    canary_late: bool = False
 
 
 @dataclass(frozen=True, slots=True)

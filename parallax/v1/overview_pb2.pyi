@@ -119,7 +119,7 @@ class ListReplicationRequest(_message.Message):
     def __init__(self, prefix: _Optional[str] = ..., after: _Optional[str] = ..., limit: _Optional[int] = ..., region: _Optional[str] = ...) -> None: ...
 
 class RouteReplication(_message.Message):
-    __slots__ = ("route", "source_cluster", "target_cluster", "state", "problems", "owner", "age_ms", "shards", "shards_running", "partitions", "partitions_stopped", "lag_records", "latency_ms", "index_lag_ms", "records", "bytes", "lag_history", "records_per_s")
+    __slots__ = ("route", "source_cluster", "target_cluster", "state", "problems", "owner", "age_ms", "shards", "shards_running", "partitions", "partitions_stopped", "lag_records", "latency_ms", "index_lag_ms", "records", "bytes", "lag_history", "records_per_s", "canary_age_ms", "canary_latency_ms", "canary_late")
     ROUTE_FIELD_NUMBER: _ClassVar[int]
     SOURCE_CLUSTER_FIELD_NUMBER: _ClassVar[int]
     TARGET_CLUSTER_FIELD_NUMBER: _ClassVar[int]
@@ -138,6 +138,9 @@ class RouteReplication(_message.Message):
     BYTES_FIELD_NUMBER: _ClassVar[int]
     LAG_HISTORY_FIELD_NUMBER: _ClassVar[int]
     RECORDS_PER_S_FIELD_NUMBER: _ClassVar[int]
+    CANARY_AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    CANARY_LATENCY_MS_FIELD_NUMBER: _ClassVar[int]
+    CANARY_LATE_FIELD_NUMBER: _ClassVar[int]
     route: str
     source_cluster: str
     target_cluster: str
@@ -156,7 +159,10 @@ class RouteReplication(_message.Message):
     bytes: int
     lag_history: _containers.RepeatedCompositeFieldContainer[_offsets_pb2.LagSample]
     records_per_s: float
-    def __init__(self, route: _Optional[str] = ..., source_cluster: _Optional[str] = ..., target_cluster: _Optional[str] = ..., state: _Optional[_Union[RouteState, str]] = ..., problems: _Optional[_Iterable[str]] = ..., owner: _Optional[str] = ..., age_ms: _Optional[int] = ..., shards: _Optional[int] = ..., shards_running: _Optional[int] = ..., partitions: _Optional[int] = ..., partitions_stopped: _Optional[int] = ..., lag_records: _Optional[int] = ..., latency_ms: _Optional[int] = ..., index_lag_ms: _Optional[int] = ..., records: _Optional[int] = ..., bytes: _Optional[int] = ..., lag_history: _Optional[_Iterable[_Union[_offsets_pb2.LagSample, _Mapping]]] = ..., records_per_s: _Optional[float] = ...) -> None: ...
+    canary_age_ms: int
+    canary_latency_ms: int
+    canary_late: bool
+    def __init__(self, route: _Optional[str] = ..., source_cluster: _Optional[str] = ..., target_cluster: _Optional[str] = ..., state: _Optional[_Union[RouteState, str]] = ..., problems: _Optional[_Iterable[str]] = ..., owner: _Optional[str] = ..., age_ms: _Optional[int] = ..., shards: _Optional[int] = ..., shards_running: _Optional[int] = ..., partitions: _Optional[int] = ..., partitions_stopped: _Optional[int] = ..., lag_records: _Optional[int] = ..., latency_ms: _Optional[int] = ..., index_lag_ms: _Optional[int] = ..., records: _Optional[int] = ..., bytes: _Optional[int] = ..., lag_history: _Optional[_Iterable[_Union[_offsets_pb2.LagSample, _Mapping]]] = ..., records_per_s: _Optional[float] = ..., canary_age_ms: _Optional[int] = ..., canary_latency_ms: _Optional[int] = ..., canary_late: _Optional[bool] = ...) -> None: ...
 
 class ListReplicationResponse(_message.Message):
     __slots__ = ("routes", "next_after")

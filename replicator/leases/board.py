@@ -176,9 +176,16 @@ class ProgressBoard:
     Args:
         expected: every lease that shall run.
         clock: seconds, monotonic.
+        heard: hears of each report that counts.
     """
 
-    def __init__(self, expected: Collection[LeaseKey], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        expected: Collection[LeaseKey],
+        clock: Callable[[], float] = time.monotonic,
+        heard: Callable[[LeaseProgress], None] = lambda _progress: None,
+    ) -> None:
+        self._heard = heard
         self.expected = tuple(sorted(expected))
         self._clock = clock
         self._lock = threading.Lock()
@@ -199,6 +206,7 @@ class ProgressBoard:
                 _begin_anew(lease, same_epoch=lease.epoch == held.epoch)
             lease.report, lease.heard_at_s = report, self._clock()
             _take_over(lease, report.progress)
+        self._heard(report.progress)
 
     def leases(self) -> Mapping[LeaseKey, LeaseTotals]:
         """A copy of the newest state by lease; the totals are live."""

@@ -16,6 +16,7 @@ from parallax.errors import ParallaxError
 from parallax.ports.status import StatusStore
 from replicator.lease import LeaseKey, PartitionStatus
 from replicator.leases.board import LeaseTotals, PartitionTotals, ProgressBoard
+from replicator.leases.canary import CanaryBoard, CanaryState
 
 _log = structlog.get_logger(__name__)
 
@@ -44,12 +45,13 @@ class Told(Protocol):
 
 
 def shard_reports(
-    board: ProgressBoard, *, owner: str, now_ms: int, stopped: bool = False
+    board: ProgressBoard, canaries: CanaryBoard, *, owner: str, now_ms: int, stopped: bool = False
 ) -> list[ShardReport]:
     """What every shard of the board is told as.
 
     Args:
         board: the leases.
+        canaries: of their routes.
         owner: whose they are: the driver.
         now_ms: the store's time.
         stopped: the driver stops, and so do they.
@@ -58,9 +60,11 @@ def shard_reports(
     starting = set(board.expected) - set(leases) if board.starting else set()
     missing = {**board.missing(), **dict.fromkeys(starting, STARTING)}
     shards = Counter(key.route for key in board.expected)
+    found = {route: canaries.of(route) for route in shards}
     return [
         _report(
             board,
+            found[key.route],
             key,
             leases.get(key),
             ShardStatus(
@@ -76,7 +80,13 @@ def shard_reports(
     ]
 
 
-def _report(board: ProgressBoard, key: LeaseKey, lease: LeaseTotals | None, bare: ShardStatus) -> ShardReport:
+def _report(
+    board: ProgressBoard,
+    canary: CanaryState | None,
+    key: LeaseKey,
+    lease: LeaseTotals | None,
+    bare: ShardStatus,
+) -> ShardReport:
     if lease is None:  # nothing is known of it, which is not 0
         return ShardReport(bare)
     silent_ms = board.silent_ms(lease)
@@ -100,6 +110,9 @@ def _report(board: ProgressBoard, key: LeaseKey, lease: LeaseTotals | None, bare
         index_lag_ms=round(lease.report.progress.index_lag_ms),
         records=sum(item.records.value for _, item in totals),
         size_bytes=sum(item.bytes.value for _, item in totals),
+        canary_age_ms=None if canary is None else round(canary.age_s * 1_000),
+        canary_latency_ms=None if canary is None or canary.latency_ms is None else round(canary.latency_ms),
+        canary_late=canary is not None and canary.late,
     )
     return ShardReport(status, parts)
 
@@ -122,7 +135,10 @@ def _partition(place: TopicPartition, totals: PartitionTotals, silent_ms: float)
 
 @contextmanager
 def telling(
-    board: ProgressBoard, owner: str, opened: Callable[[], AbstractContextManager[Told]]
+    board: ProgressBoard,
+    canaries: CanaryBoard,
+    owner: str,
+    opened: Callable[[], AbstractContextManager[Told]],
 ) -> Iterator[None]:
     """Tell the store how the leases are, every `TELL_EVERY_S` from a thread of its own, and at the end that they were stopped.
 
@@ -130,12 +146,13 @@ def telling(
 
     Args:
         board: the leases.
+        canaries: of their routes.
         owner: the driver's name.
         opened: opens the store.
     """
     stop = threading.Event()
     thread = threading.Thread(
-        target=_tell, args=(board, owner, opened, stop), name="lease-status", daemon=True
+        target=_tell, args=(board, canaries, owner, opened, stop), name="lease-status", daemon=True
     )
     thread.start()
     try:
@@ -147,6 +164,7 @@ def telling(
 
 def _tell(
     board: ProgressBoard,
+    canaries: CanaryBoard,
     owner: str,
     opened: Callable[[], AbstractContextManager[Told]],
     stop: threading.Event,
@@ -156,7 +174,9 @@ def _tell(
         while True:
             stopped = stop.is_set()
             try:
-                reports = shard_reports(board, owner=owner, now_ms=store.clock.now_ms(), stopped=stopped)
+                reports = shard_reports(
+                    board, canaries, owner=owner, now_ms=store.clock.now_ms(), stopped=stopped
+                )
                 store.status.save_shards(reports)
                 away = False
             except ParallaxError as error:

@@ -192,6 +192,9 @@ SHARD = ShardStatus(
     250,
     4_000,
     400_000,
+    70_000,
+    40,
+    canary_late=True,
 )
 PARTITIONS = (
     ShardPartition(
@@ -414,6 +417,7 @@ FORMATS = (
         SHARD,
         lambda value: shard_to_text(value).encode(),
         lambda raw: shard_from_text(SHARD.route, SHARD.shard, raw.decode()),
+        before=((9, replace(SHARD, canary_age_ms=None, canary_latency_ms=None, canary_late=False)),),
     ),
     StoredFormat(
         "replicator_partitions.json",

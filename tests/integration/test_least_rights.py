@@ -57,6 +57,7 @@ from parallax.errors import ParallaxError
 from parallax.ports.clusters import TopicInfo
 from parallax.runtime.deadline import Deadline
 from parallax.upkeep.settings import SettingsKeeper
+from replicator.kafka.canary import CanaryWriter
 from replicator.kafka.layout import ensure_layout
 from replicator.kafka.run_log import KafkaRunLog
 from replicator.kafka.topics import TargetTopics, TopicAdmin, TopicPlan
@@ -133,6 +134,7 @@ class Place:
             AclNames.REPLICATED: [topic],
             AclNames.OWN: [Pattern("parallax.", prefix=True)],
             AclNames.DRILL_TOPIC: [topic],
+            AclNames.CANARY_TOPIC: [topic],
             AclNames.GROUPS: [group],
             AclNames.DRILL_GROUPS: [group],
             AclNames.APPLICATION_TOPICS: [topic],
@@ -270,6 +272,16 @@ def create_the_drills_topic(place: Place) -> None:
     place.door("regional").create(plan, Deadline.after_ms(CALL_MS))
 
 
+def write_canaries(partitions: int, place: Place) -> None:
+    """Into a topic that has so many partitions; 0: that is not there. A route has two shards."""
+    if partitions:
+        place.make("regional", partitions)
+    values = place.config().model_dump(mode="json")
+    values["replicator"]["shards_per_route"] = 2
+    config = Config.model_validate(values | {"canary": {"enabled": True, "topic": place.topic}})
+    CanaryWriter(config, config.source_cluster(place.route), [place.route], "test").round()
+
+
 def produce(place: Place) -> None:
     place.make("regional")
     place.fill("regional", SPARK)
@@ -298,6 +310,27 @@ DEEDS: dict[tuple[Process, ClusterKind, Resource, AclNames, Operation], Callable
         AclNames.REPLICATED,
         Operation.DESCRIBE_CONFIGS,
     ): partial(look_at_settings, "regional"),
+    (
+        Process.REPLICATOR,
+        "regional",
+        Resource.TOPIC,
+        AclNames.CANARY_TOPIC,
+        Operation.CREATE,
+    ): partial(write_canaries, 0),
+    (
+        Process.REPLICATOR,
+        "regional",
+        Resource.TOPIC,
+        AclNames.CANARY_TOPIC,
+        Operation.WRITE,
+    ): partial(write_canaries, 2),
+    (
+        Process.REPLICATOR,
+        "regional",
+        Resource.TOPIC,
+        AclNames.CANARY_TOPIC,
+        Operation.ALTER,
+    ): partial(write_canaries, 1),
     (
         Process.REPLICATOR,
         "aggregate",

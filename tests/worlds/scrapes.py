@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from console.metrics import ConsoleMetrics
 from offsetsvc.metrics import ServiceMetrics
 from parallax.adapters.http.metrics import metrics_page, process_registry
-from parallax.config.config import MetricsSettings
+from parallax.config.config import CanarySettings, MetricsSettings
 from parallax.domain.ids import ClusterName, GroupName, RegionName, Route, TopicName
 from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Assignment, Mode, PrimaryDecision, Stage
@@ -28,6 +28,7 @@ from parallax.v1 import offsets_pb2 as pb
 from parallax.v1 import overview_pb2
 from replicator.lease import Lease, LeaseKey, LeaseProgress, PartitionProgress, PartitionStatus
 from replicator.leases.board import LeaseReport, ProgressBoard
+from replicator.leases.canary import CanaryBoard
 from replicator.leases.claims import Claims
 from replicator.leases.status import ReplicationStatus
 from syncjob.status import SyncBoard, SyncReport
@@ -72,6 +73,7 @@ def families(*, old_names: bool) -> Iterator[Metric]:
     """Every family of the four kinds of processes, each with a sample."""
     settings = MetricsSettings(old_names=old_names)
     yield from leases(settings).collect()
+    yield from canaries().collect()
     yield from kept_in_step().collect()
     yield from syncs(settings).collect()
     yield from service(settings).registry.collect()
@@ -97,6 +99,15 @@ def leases(settings: MetricsSettings) -> ReplicationStatus:
     )
     board.record(LeaseReport(LeaseProgress(lease, parts, transactions=1, aborts=0, index_lag_ms=0), "first"))
     return ReplicationStatus(board, Claims([]), settings)
+
+
+def canaries() -> CanaryBoard:
+    """A route whose canary has come."""
+    board = CanaryBoard({Route(A, B): TopicName("parallax-canary")}, CanarySettings())
+    lease = Lease(Route(A, B), 0, shard_count=1, layout=1, epoch=1, deadline_unix_ms=0)
+    part = PartitionProgress("parallax-canary", 0, 5, 500, 5, 1, 12.5, PartitionStatus.COPYING)
+    board.heard(LeaseProgress(lease, (part,), transactions=1, aborts=0, index_lag_ms=0))
+    return board
 
 
 def syncs(settings: MetricsSettings) -> SyncBoard:

@@ -39,6 +39,7 @@ NAMES: Mapping[AclNames, tuple[Pattern, ...]] = {
     AclNames.REPLICATED: (Pattern("*"),),
     AclNames.OWN: (Pattern("parallax.", prefix=True),),
     AclNames.DRILL_TOPIC: (Pattern("parallax-drill"),),
+    AclNames.CANARY_TOPIC: (Pattern("parallax-canary"),),
     AclNames.GROUPS: (Pattern("*"),),
     AclNames.DRILL_GROUPS: (Pattern("parallax-drill", prefix=True),),
     AclNames.APPLICATION_TOPICS: (Pattern("*"),),

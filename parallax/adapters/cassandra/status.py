@@ -202,18 +202,24 @@ _SHARD_NAMES = (
     "records",
     "size_bytes",
 )
+_CANARY_NAMES = ("canary_age_ms", "canary_latency_ms", "canary_late")
+"""Written of routes that have canaries alone: whoever does not know the names does without."""
 
 
 def shard_to_text(status: ShardStatus) -> str:
     """What the key of a shard does not say."""
-    return stored_text({name: getattr(status, name) for name in _SHARD_NAMES}, SHARD_FORMAT)
+    names = _SHARD_NAMES if status.canary_age_ms is None else _SHARD_NAMES + _CANARY_NAMES
+    return stored_text({name: getattr(status, name) for name in names}, SHARD_FORMAT)
 
 
 def shard_from_text(route: Route, shard: int, text: str) -> ShardStatus:
     """The shard of that key, written by `shard_to_text`; raises as `parallax.domain.formats.read_text` does."""
 
     def status(values: Mapping[str, Any]) -> ShardStatus:
-        return ShardStatus(route=route, shard=shard, **{name: values[name] for name in _SHARD_NAMES})
+        canary = {name: values[name] for name in _CANARY_NAMES if name in values}
+        return ShardStatus(
+            route=route, shard=shard, **{name: values[name] for name in _SHARD_NAMES}, **canary
+        )
 
     return read_text(text, SHARD_FORMAT, status, _where(route, shard))
 

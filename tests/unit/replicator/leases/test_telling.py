@@ -11,11 +11,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from parallax.config.config import CanarySettings
+from parallax.domain.ids import TopicName
 from parallax.domain.replication_status import STARTING, ShardReport
 from parallax.errors import StoreUnavailableError
 from replicator.lease import LeaseKey, PartitionStatus
 from replicator.leases import telling as module
 from replicator.leases.board import SILENT_AFTER_MS, STARTS_WITHIN_MS, LeaseReport, ProgressBoard
+from replicator.leases.canary import CanaryBoard
 from replicator.leases.telling import STOPPED, shard_reports, telling
 from tests.support import poll_until
 from tests.unit.replicator.leases.test_status import KEYS, ROUTE, FakeClock, report
@@ -26,8 +29,32 @@ def with_partition(told: LeaseReport, **values: Any) -> LeaseReport:
     return replace(told, progress=replace(told.progress, partitions=(replace(part, **values),)))
 
 
-def shards(board: ProgressBoard, **values: Any) -> list[ShardReport]:
-    return shard_reports(board, owner="replicator@x:1", now_ms=9_000, **values)
+NO_CANARY = CanaryBoard({}, CanarySettings())
+
+
+def shards(board: ProgressBoard, canaries: CanaryBoard = NO_CANARY, **values: Any) -> list[ShardReport]:
+    return shard_reports(board, canaries, owner="replicator@x:1", now_ms=9_000, **values)
+
+
+def test_the_canary_of_its_route_is_told_of_with_each_shard() -> None:
+    clock = FakeClock()
+    canaries = CanaryBoard({ROUTE: TopicName("trips")}, CanarySettings(late_after_s=60), clock)
+    board = ProgressBoard(KEYS, clock, canaries.heard)
+    board.record(report())
+    clock.now_s += 61
+
+    def told() -> list[tuple[int | None, int | None, bool]]:
+        statuses = [item.status for item in shards(board, canaries)]
+        return [
+            (item.canary_age_ms, item.canary_latency_ms, item.canary_late)
+            for item in statuses
+            if item.records is not None
+        ]
+
+    assert told() == [(61_000, 12, True)]
+    board.record(report(records=1))
+    assert told() == [(0, 12, False)]
+    assert {item.status.canary_age_ms for item in shards(board)} == {None}
 
 
 def test_of_a_lease_that_never_reported_nothing_is_known() -> None:
@@ -109,7 +136,7 @@ def test_the_store_is_told_until_the_end_and_hears_of_it(monkeypatch: pytest.Mon
     monkeypatch.setattr(module, "TELL_EVERY_S", 0.01)
     board, store = ProgressBoard(KEYS), Store()
     board.record(report())
-    with telling(board, "replicator@x:1", store.opened):
+    with telling(board, NO_CANARY, "replicator@x:1", store.opened):
         poll_until(lambda: len(store.told) > 2, 10, "it is told again and again")
     assert [item.status.problem for item in store.told[0]] == ["", STARTING]
     assert {item.status.problem for item in store.told[-1]} == {STOPPED}
@@ -119,7 +146,7 @@ def test_a_store_that_is_away_holds_nothing_up_and_is_told_later(monkeypatch: py
     monkeypatch.setattr(module, "TELL_EVERY_S", 0.01)
     store = Store()
     store.away.set()
-    with capture_logs() as logs, telling(ProgressBoard(KEYS), "replicator@x:1", store.opened):
+    with capture_logs() as logs, telling(ProgressBoard(KEYS), NO_CANARY, "replicator@x:1", store.opened):
         poll_until(lambda: bool(logs), 10, "it is said that the store is away")
         store.away.clear()
         poll_until(lambda: bool(store.told), 10, "the store is told")
@@ -134,7 +161,7 @@ def test_a_defect_is_told_of_and_the_store_is_told_the_next_time(monkeypatch: py
     store = Store()
     with capture_logs() as logs, monkeypatch.context() as defect:
         defect.setattr(module, "shard_reports", broken)
-        with telling(ProgressBoard(KEYS), "replicator@x:1", store.opened):
+        with telling(ProgressBoard(KEYS), NO_CANARY, "replicator@x:1", store.opened):
             poll_until(lambda: len(logs) > 1, 10, "it is said twice")
             defect.undo()
             poll_until(lambda: bool(store.told), 10, "the store is told")
