@@ -46,14 +46,16 @@ def _turn(item: pytest.Item) -> int:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test that uses the stack, so that `-m "not stack"` is a run without it, and take turns.
+    """Mark every test that uses the stack or a browser, so that `-m "not stack"` needs neither, and take turns.
+
+    A browser keeps an event loop running in its thread, in which no other test could run one of its own.
 
     Where two workers share the tests (`make test`), both take part in the first turns, file by file, each with an
     `infrastructure` of its own; what comes after that keeps the machine busy and stays with one of them.
     First, because pytest-xdist reads the groups in the same hook.
     """
     for item in items:
-        if _TURN.keys() & set(getattr(item, "fixturenames", ())):
+        if (_TURN.keys() | {"browser"}) & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.stack)
         if turn := _turn(item):
             assert item.path.relative_to(_TESTS).parts[0] in _STACK_FOLDERS, f"{item.nodeid} uses a stack"
