@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from lab.stack.artifacts import fetch_jars
 from lab.stack.control import StackClient
@@ -17,6 +18,12 @@ from lab.stack.spec import StackSpec
 from lab.stack.stack import LocalStack
 from lab.stack.versions import load_versions
 from tests.support import Stack, unique_name
+
+# The same examples everywhere: a failure seen once is seen again, and a mutant dies of one failure, never of a group.
+settings.register_profile(
+    "fixed", derandomize=True, deadline=None, database=None, max_examples=150, report_multiple_bugs=False
+)
+settings.load_profile("fixed")
 
 _TESTS = Path(__file__).parent
 _OWN_STACK_TURN, _INFRASTRUCTURE_TURN = 1, 2
