@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -26,29 +25,30 @@ settings.register_profile(
 settings.load_profile("fixed")
 
 _TESTS = Path(__file__).parent
-_OWN_STACK_TURN, _INFRASTRUCTURE_TURN = 1, 2
-_INFRASTRUCTURE_ALONE_TURN, _STACK_TURN, _OWN_STACK_ALONE_TURN = 3, 4, 5
-_SHARED_TURNS = {_OWN_STACK_TURN, _INFRASTRUCTURE_TURN}
-_TURN = {"infrastructure": _INFRASTRUCTURE_TURN, "stack": _STACK_TURN}
-_ALONE_TURN = {_OWN_STACK_TURN: _OWN_STACK_ALONE_TURN, _INFRASTRUCTURE_TURN: _INFRASTRUCTURE_ALONE_TURN}
-_LAST_TURN = {"infrastructure": _INFRASTRUCTURE_ALONE_TURN, "stack": _STACK_TURN}
+_STACK_TURN, _OWN_STACK_HEAVY_TURN, _INFRASTRUCTURE_HEAVY_TURN = 1, 2, 3
+_OWN_STACK_TURN, _INFRASTRUCTURE_TURN = 4, 5
+_TURN = {"stack": _STACK_TURN, "infrastructure": _INFRASTRUCTURE_TURN}
+_HEAVY_TURN = {_OWN_STACK_TURN: _OWN_STACK_HEAVY_TURN, _INFRASTRUCTURE_TURN: _INFRASTRUCTURE_HEAVY_TURN}
+_HEAVY_TURNS = {_STACK_TURN, *_HEAVY_TURN.values()}
 _STACK_FOLDERS = {"contract", "integration", "e2e", "browser"}
 """`make test` looks for them in all but the last, which `make test-console` plays."""
 _PRINTED_LINES = 40
-_running: dict[str, LocalStack] = {}
+_whole_stacks: list[LocalStack] = []
 
 
 def _turn(item: pytest.Item) -> int:
-    """Tests without a stack come first, then those that start brokers of their own, then those that share a stack.
+    """Tests without a stack come first, then those that share a whole one, then heavy ones, then all others.
 
     A test that asks for its fixture only when it runs says so in its mark: `stack("infrastructure")`. One that keeps
-    the machine busy by itself is marked `alone`: it comes later than the others of its kind.
+    the machine busy by itself is marked `heavy`.
     """
     mark = item.get_closest_marker("stack")
     names = (*getattr(item, "fixturenames", ()), *(mark.args if mark else ()))
     turns = [_TURN[name] for name in names if name in _TURN]
-    turn = max(turns, default=_OWN_STACK_TURN if mark else 0)
-    return _ALONE_TURN.get(turn, turn) if item.get_closest_marker("alone") else turn
+    if not turns and mark is None:
+        return 0
+    turn = min(turns, default=_OWN_STACK_TURN)
+    return _HEAVY_TURN.get(turn, turn) if item.get_closest_marker("heavy") else turn
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -57,8 +57,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     A browser keeps an event loop running in its thread, in which no other test could run one of its own.
 
-    Where two workers share the tests (`make test`), both take part in the first turns, file by file, each with an
-    `infrastructure` of its own; what comes after that keeps the machine busy and stays with one of them.
+    Where two workers share the tests (`make test`), one of them begins with all that is heavy, which is one lane. The other
+    takes the rest, file by file, and so does the first when it is done, each with an `infrastructure` of its own.
     First, because pytest-xdist reads the groups in the same hook.
     """
     for item in items:
@@ -66,17 +66,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.stack)
         if turn := _turn(item):
             assert item.path.relative_to(_TESTS).parts[0] in _STACK_FOLDERS, f"{item.nodeid} uses a stack"
-            lane = item.path.stem if turn in _SHARED_TURNS else "alone"
+            lane = "heavy" if turn in _HEAVY_TURNS else item.path.stem
             item.add_marker(pytest.mark.xdist_group(lane))
     items.sort(key=_turn)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
-    """End a shared stack with its turn: an idle one takes processor time from the tests that follow."""
-    for name in list(_running):
-        if nextitem is not None and _turn(nextitem) > _LAST_TURN[name]:
-            _running.pop(name).close()
+    """End the shared whole stack with its turn: an idle one takes processor time from the tests that follow."""
+    while _whole_stacks and nextitem is not None and _turn(nextitem) != _STACK_TURN:
+        _whole_stacks.pop().close()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -91,13 +90,6 @@ def _end_of(text: str) -> str:
     lines = text.splitlines(keepends=True)
     left_out = len(lines) - _PRINTED_LINES
     return text if left_out <= 0 else "".join([f"[{left_out} lines before]\n", *lines[-_PRINTED_LINES:]])
-
-
-@contextmanager
-def _shared(name: str, running: LocalStack) -> Iterator[LocalStack]:
-    with running:
-        _running[name] = running
-        yield running
 
 
 def pytest_runtestloop(session: pytest.Session) -> None:
@@ -124,9 +116,8 @@ def infrastructure(
         yield StackClient(Path(running))
         return
     directory = tmp_path_factory.mktemp("infrastructure")
-    local = LocalStack(StackSpec(services=False), directory, _reporter(request.config))
-    with _shared("infrastructure", local) as running_stack:
-        yield running_stack
+    with LocalStack(StackSpec(services=False), directory, _reporter(request.config)) as local:
+        yield local
 
 
 @pytest.fixture(scope="session")
@@ -138,9 +129,9 @@ def stack(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReque
     if running := os.environ.get("PARALLAX_TEST_STACK"):
         yield StackClient(Path(running))
         return
-    local = LocalStack(StackSpec(), tmp_path_factory.mktemp("stack"), _reporter(request.config))
-    with _shared("stack", local) as running_stack:
-        yield running_stack
+    with LocalStack(StackSpec(), tmp_path_factory.mktemp("stack"), _reporter(request.config)) as local:
+        _whole_stacks.append(local)
+        yield local
 
 
 @pytest.fixture

@@ -86,6 +86,7 @@ def read_topic(cluster: str, bootstrap_servers: str, topic: str, within_s: float
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 20,
             "auto.offset.reset": "earliest",
             "log_level": 3,
         }

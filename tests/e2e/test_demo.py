@@ -13,7 +13,7 @@ RECORDS = 12_000
 
 
 @pytest.mark.stack
-@pytest.mark.alone
+@pytest.mark.heavy
 @pytest.mark.timeout(420)
 def test_a_small_demonstration_succeeds(tmp_path: Path) -> None:
     arguments = ["--records", str(RECORDS), "--per-s", "200", "--busy-s", "6", "--directory", str(tmp_path)]

@@ -14,7 +14,7 @@ PARTITIONS = 2
 
 
 @pytest.mark.stack
-@pytest.mark.alone
+@pytest.mark.heavy
 @pytest.mark.timeout(420)
 def test_a_small_proof_succeeds(tmp_path: Path) -> None:
     arguments = ["--records", str(RECORDS), "--partitions", str(PARTITIONS), "--flow-s", "8"]

@@ -49,7 +49,7 @@ from tests.support import poll_until, unique_name
 from tests.worlds.certificates import Authority
 from tests.worlds.under_load import some_more, under_load
 
-pytestmark = [pytest.mark.stack, pytest.mark.alone]
+pytestmark = [pytest.mark.stack, pytest.mark.heavy]
 
 PATIENCE_S = 90.0
 LIFETIME_S = 300.0

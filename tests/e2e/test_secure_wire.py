@@ -27,7 +27,7 @@ from lab.workload.topics import committed_offsets, create_topic, wait_for_topic
 from tests.support import poll_until, unique_name
 from tests.worlds.wire import Wire, is_own_network, raise_loopback, run_where_frames_are_seen
 
-pytestmark = [pytest.mark.stack, pytest.mark.alone, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.stack, pytest.mark.heavy, pytest.mark.timeout(600)]
 
 PATIENCE_S = 90.0
 INSIDE_S = 560.0

@@ -166,7 +166,7 @@ def longest_gap_s(
     return max(gaps)
 
 
-@pytest.mark.alone
+@pytest.mark.heavy
 @pytest.mark.timeout(1200)
 def test_a_killed_worker_stalls_its_own_shards_alone_and_loses_nothing(
     infrastructure: Stack, topic_name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -7,8 +7,10 @@ import random
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kafka.protocol.producer import InitProducerIdRequest
 
 from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.adapters.kafka.wire import Connections
@@ -37,6 +39,7 @@ KEPT = {"retention.ms": "-1"}
 """The records' timestamps lie years back."""
 _LAST_EPOCHS = 32_750
 """Kafka gives a producer a new id some 16 epochs after this one."""
+_IN_FLIGHT = 32
 
 
 @pytest.fixture(params=PATHS)
@@ -83,7 +86,7 @@ def test_after_kill_9_in_mid_copy_the_next_owner_goes_on_whatever_its_path(
     produce_everything(harness).abort_transaction()
     noise = random.Random(4)
     for partition in (0, 1):
-        harness.produce((noise.randbytes(500).hex() for _ in range(20_000)), partition)
+        harness.produce((noise.randbytes(500).hex() for _ in range(10_000)), partition)
     config = harness.config(commit_max_bytes=65_536, fetch_ahead_max_bytes=1_048_576)
     owner = multiprocessing.get_context("spawn").Process(
         target=hold_in_process, args=(config.model_dump_json(), harness.lease(config)), daemon=True
@@ -190,8 +193,27 @@ def use_up_epochs(harness: Harness, lease: Lease) -> int:
     """Begin anew until few epochs are left; the producer id that they belong to."""
     with coordinator(harness, lease) as asked:
         assert asked.newest, "the cluster raises epochs with every transaction"
-        first = producer = asked.initialise()
-        while producer.epoch < _LAST_EPOCHS:
-            producer = asked.initialise()
-        assert producer.producer_id == first.producer_id
+        first = asked.initialise()
+        begin_anew(asked, _LAST_EPOCHS - first.epoch - 1)
+        last = asked.initialise()
+        assert (last.producer_id, last.epoch) == (first.producer_id, _LAST_EPOCHS)
         return first.producer_id
+
+
+def begin_anew(asked: Coordinator, times: int) -> None:
+    """So many times, with a number of requests on their way together."""
+    answers: list[Any] = []
+    failures: list[Exception] = []
+    for sent in range(1, times + 1):
+        request = InitProducerIdRequest(
+            transactional_id=asked.transactional_id,
+            transaction_timeout_ms=60_000,
+            producer_id=-1,
+            producer_epoch=-1,
+            max_version=5,
+        )
+        asked._connections.send(asked._node, request, answers.append, failures.append)
+        while not failures and len(answers) < (sent if sent == times else sent - _IN_FLIGHT):
+            asked._loop.turn(PATIENCE_S * 1_000)
+    assert not failures
+    assert {answer.error_code for answer in answers} == {0}

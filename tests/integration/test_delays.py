@@ -50,7 +50,7 @@ def slow(tmp_path: Path) -> Iterator[LocalStack]:
         yield stack
 
 
-@pytest.mark.alone
+@pytest.mark.heavy
 @pytest.mark.stack
 def test_five_seconds_on_the_way_to_the_source_show_within_fifteen(slow: LocalStack, topic_name: str) -> None:
     harness = Harness(slow, topic_name, clusters=("regional-a", "aggregate-a"))

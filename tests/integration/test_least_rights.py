@@ -569,6 +569,7 @@ class Pair:
         settings = {
             "group.id": "look",
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 20,
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
         }

@@ -132,7 +132,7 @@ class Changeover:
         return count
 
 
-@pytest.mark.alone
+@pytest.mark.heavy
 @pytest.mark.parametrize(("policy", "end"), [("Identity", "stopped"), ("Default", "killed")])
 def test_nothing_is_copied_again_but_what_it_had_not_recorded_and_nothing_is_lost(
     infrastructure: Stack,

@@ -339,7 +339,7 @@ def in_force(settings: Mapping[str, Any]) -> dict[str, str]:
     return {key: setting.value for key, setting in settings.items()}
 
 
-@pytest.mark.alone
+@pytest.mark.heavy
 def test_with_revert_both_bring_a_topic_to_the_same_values(
     infrastructure: Stack, topic_name: str, tmp_path: Path
 ) -> None:

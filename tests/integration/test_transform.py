@@ -105,6 +105,7 @@ class Application:
                     "auto.offset.reset": "earliest",
                     "enable.auto.commit": False,
                     "enable.partition.eof": True,
+                    "fetch.wait.max.ms": 20,
                 }
             )
             reader.assign([TopicPartition(self.output, 0, 0)])

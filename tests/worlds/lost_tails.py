@@ -131,6 +131,7 @@ class Brokers:
                 "group.id": group,
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
+                "fetch.wait.max.ms": 20,
             }
         )
         values: list[str] = []

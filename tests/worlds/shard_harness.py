@@ -301,6 +301,7 @@ def numbered(bootstrap: str, topic: str) -> list[tuple[int, int, Record]]:
             "bootstrap.servers": bootstrap,
             "group.id": "content",
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 20,
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
         }
