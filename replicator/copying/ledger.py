@@ -264,7 +264,7 @@ class Ledger:
 
     def _changes_of(self, opened: OpenTransaction) -> list[PartitionChange]:
         try:
-            targets = self._target.settle()
+            targets = self._target.settle(self._logs(opened, ()))
         except RecordRefusedError as error:
             item = error.topic_partition
             refused_at = SourceOffset(opened.record_offset(item, error.index))

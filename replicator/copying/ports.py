@@ -297,8 +297,11 @@ class TargetWriter(Protocol):
     def serve(self) -> None:
         """Take in acknowledgements that have arrived."""
 
-    def settle(self) -> Mapping[TopicPartition, Sequence[int]]:
+    def settle(self, logs: Mapping[TopicPartition, TargetLog]) -> Mapping[TopicPartition, Sequence[int]]:
         """Wait until all records of the transaction are acknowledged: their offsets on the target, in order.
+
+        Args:
+            logs: what `commit` will be given of partitions that have records: it may be asked about from now on.
 
         Raises:
             RecordRefusedError: the target refused one.
@@ -310,7 +313,7 @@ class TargetWriter(Protocol):
         Args:
             entries: what is appended.
             logs: of partitions that the entries speak of. The transaction is committed only if the leader of each has
-                this log when all records are acknowledged: another topic of the name holds none of what was copied
+                this log when its records are acknowledged: another topic of the name holds none of what was copied
                 before, and another leader may have lost some of it already.
 
         Raises:

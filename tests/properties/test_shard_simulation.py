@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import pytest
 
 from parallax.domain.ids import TopicName, TopicPartition, aggregate_cluster
 from replicator import shard as shard_module
 from replicator.copying import session_end
-from replicator.copying.ports import RecordRefusedError
+from replicator.copying.ports import RecordRefusedError, TargetLog
 from replicator.copying.session_end import Stops
 from tests.worlds.sim import doors
 from tests.worlds.sim.doors import Faults
@@ -71,8 +71,8 @@ def test_a_partition_that_the_target_refused_is_tried_again_by_the_same_holder(
 ) -> None:
     refused, fixed, settle = TopicPartition(TopicName(TOPIC), 0), False, doors.SimTarget.settle
 
-    def refuse(target: doors.SimTarget) -> object:
-        found = settle(target)
+    def refuse(target: doors.SimTarget, logs: Mapping[TopicPartition, TargetLog]) -> object:
+        found = settle(target, logs)
         if not fixed and found.get(refused):
             raise RecordRefusedError(refused, 0, "allow the replicator to write to the target's topic")
         return found

@@ -153,17 +153,17 @@ def leader_epochs_of_the_target_ignored(monkeypatch: pytest.MonkeyPatch) -> None
 
 def topic_ids_of_the_target_not_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was written to a topic made anew is committed under the lineage of the one before."""
-    right = SimTarget.commit
+    right = SimTarget._confirm
 
-    def wrong(target: SimTarget, entries: Any, logs: Any) -> Any:
+    def wrong(target: SimTarget, logs: Any) -> None:
         topics = target._cluster.topics
         present = {
             item: replace(log, topic_id=topics[item.topic].topic_id) if item.topic in topics else log
             for item, log in logs.items()
         }
-        return right(target, entries, present)
+        right(target, present)
 
-    monkeypatch.setattr(SimTarget, "commit", wrong)
+    monkeypatch.setattr(SimTarget, "_confirm", wrong)
 
 
 @mutant

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from parallax.adapters.kafka.event_loop import EventLoop
@@ -39,12 +39,13 @@ _Sent = tuple[BatchBlock, Sequence[Buffer]]
 class _Lane:
     """The batches of one partition in the open transaction: waiting, then on their way, in order."""
 
-    __slots__ = ("acknowledged", "joined", "on_their_way", "waiting")
+    __slots__ = ("acknowledged", "joined", "on_their_way", "sent_to", "waiting")
 
     def __init__(self) -> None:
         self.waiting: deque[BatchBlock] = deque()
         self.on_their_way = 0
         self.joined = False
+        self.sent_to: int | None = None
         self.acknowledged = OffsetRanges()
 
 
@@ -75,6 +76,8 @@ class Sender:
         self._timeout_ms = timeout_ms
         self._lanes: dict[TopicPartition, _Lane] = {}
         self._requests: dict[int, int] = {}
+        self.requests_sent = 0
+        """Ever."""
         self._unfinished = 0
         self._problem: ParallaxError | None = None
         self._flushing = False
@@ -118,8 +121,17 @@ class Sender:
         self._join()
         self._send()
 
-    def flush(self, doing: str) -> None:
+    def _all_sent(self) -> bool:
+        """Whether nothing is left to be sent for the first time, and all of it has gone to the leaders that are known now."""
+        leader_of = self._connections.leader
+        return all(not lane.waiting and lane.sent_to == leader_of(item) for item, lane in self._lanes.items())
+
+    def flush(self, doing: str, when_sent: Callable[[], None] | None = None) -> None:
         """Send everything and wait until it is acknowledged, or refused.
+
+        Args:
+            doing: for messages.
+            when_sent: called once, as soon as all is sent, to the leaders that are known then; never if a leader has moved since.
 
         Raises:
             ClusterUnavailableError: not in time, or the target failed.
@@ -129,7 +141,12 @@ class Sender:
         self._flushing = True
         self.step()
         deadline = Deadline.after_ms(self._timeout_ms)
-        while self._unfinished and self.refused is None:
+        while True:
+            if when_sent is not None and self._all_sent():
+                when_sent()
+                when_sent = None
+            if not self._unfinished or self.refused is not None:
+                break
             self.raise_problem()
             if deadline.passed:
                 raise ClusterUnavailableError(
@@ -196,6 +213,7 @@ class Sender:
             lane = self._lanes[item]
             block = lane.waiting.popleft()
             lane.on_their_way += 1
+            lane.sent_to = leader
             sequence = self._producer.take(item, len(block.offsets))
             pieces = rewrite_batch(block.raw, self._producer.producer_id, self._producer.epoch, sequence)
             batches[item] = (block, pieces)
@@ -210,6 +228,7 @@ class Sender:
             newest=self._coordinator.newest,
         )
         self._requests[leader] = self._requests.get(leader, 0) + 1
+        self.requests_sent += 1
         lanes = self._lanes
 
         def answered(answer: Any) -> None:

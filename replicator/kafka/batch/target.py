@@ -20,7 +20,7 @@ from replicator.format.batch import Record, make_batch, record_body
 from replicator.format.block import BatchBlock
 from replicator.format.compression import Compression
 from replicator.kafka.batch.sender import Sender
-from replicator.kafka.leader_epochs import LeaderEpochs, with_kept
+from replicator.kafka.leader_epochs import Confirmation, LeaderEpochs, with_kept
 from replicator.kafka.refusals import TOO_LARGE
 from replicator.kafka.transactions.coordinator import Coordinator, ProducerState
 
@@ -66,12 +66,14 @@ class BatchTarget:
         self._limits = limits
         self._leader_epochs = LeaderEpochs(loop, connections, timeout_ms=timeout_ms)
         self._sender = Sender(loop, connections, coordinator, producer, timeout_ms=timeout_ms)
+        self._asked: tuple[Mapping[TopicPartition, TargetLog], Confirmation] | None = None
         connections.watch([run_log.topic])
 
     def begin(self) -> None:
         """Begin a transaction: nothing is sent for that."""
         self._sender.raise_problem()
         self._sender.begin()
+        self._asked = None
 
     def produce(self, block: RecordBlock) -> None:
         """Take a batch; `serve` and `settle` send it."""
@@ -88,15 +90,29 @@ class BatchTarget:
         self._loop.turn(0)
         self._sender.raise_problem()
 
-    def settle(self) -> Mapping[TopicPartition, Sequence[int]]:
-        """Wait until everything is acknowledged."""
-        self._sender.flush("waiting for acknowledgements")
+    def settle(self, logs: Mapping[TopicPartition, TargetLog]) -> Mapping[TopicPartition, Sequence[int]]:
+        """Wait until everything is acknowledged.
+
+        The question about the logs goes behind the batches in the same connections, which brokers serve in order: so its answers
+        hold for when they were acknowledged, and come hardly later.
+        """
+        asked_at = -1
+
+        def ask() -> None:
+            nonlocal asked_at
+            asked_at, self._asked = self._sender.requests_sent, (logs, self._leader_epochs.confirm(logs))
+
+        self._sender.flush("waiting for acknowledgements", ask)
+        if asked_at != self._sender.requests_sent:  # a batch had to be sent again, behind the question
+            self._asked = None
         self._refuse()
         return self._sender.acknowledged
 
     def commit(self, entries: Sequence[Entry], logs: Mapping[TopicPartition, TargetLog]) -> Sequence[int]:
-        """Append the entries, each in a batch of its own, see that the leaders still have the same logs, and commit."""
-        confirmation = self._leader_epochs.confirm(logs)
+        """See that the leaders still have the same logs, append the entries, each in a batch of its own, and commit."""
+        # First: where the run log has lost the marker of the transaction before, an entry would join that one there.
+        for confirmation in self._confirmations(logs):
+            confirmation.wait()
         for entry in entries:
             record = Record(0, max(0, entry.committed_at_ms), record_body(None, entry.SerializeToString()))
             # Partitions of a topic repeat its name and ids: four of them halve the entry, of one it would grow.
@@ -105,7 +121,6 @@ class BatchTarget:
             self.produce(BatchBlock(self._run_log, -1, range(1), (raw,), len(raw)))
         self._sender.flush("appending to the run log")
         self._refuse()
-        confirmation.wait()
         offsets = self._sender.acknowledged[self._run_log]
         begun = time.monotonic()
         self._coordinator.end(self._producer, committed=True)
@@ -146,6 +161,14 @@ class BatchTarget:
         """Leave; the next owner's start aborts what is open."""
         self._connections.close()
         self._loop.close()
+
+    def _confirmations(self, logs: Mapping[TopicPartition, TargetLog]) -> Sequence[Confirmation]:
+        """That leaders have these logs: what `settle` has asked, and what it has not."""
+        known, asked = self._asked or ({}, None)
+        self._asked = None
+        rest = {item: log for item, log in logs.items() if known.get(item) != log}
+        found = [] if asked is None else [asked]
+        return [*found, self._leader_epochs.confirm(rest)] if rest else found
 
     def _refuse(self) -> None:
         refused = self._sender.refused

@@ -186,8 +186,9 @@ class KafkaTarget:
         """Take in acknowledgements."""
         self._call("writing", self._producer.poll, 0)
 
-    def settle(self) -> Mapping[TopicPartition, Sequence[int]]:
-        """Wait for all acknowledgements."""
+    def settle(self, logs: Mapping[TopicPartition, TargetLog]) -> Mapping[TopicPartition, Sequence[int]]:
+        """Wait for all acknowledgements. Of the logs `commit` asks: librdkafka's connections are not ours to ask in order."""
+        del logs
         remaining = self._call("waiting for acknowledgements", self._producer.flush, self._commit_timeout_s)
         if self._failed is not None:
             item, error = self._failed

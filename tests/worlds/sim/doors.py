@@ -147,6 +147,9 @@ class SimTarget:
         self._run_log, self._shard = run_log, lease.shard
         self._acknowledged: dict[TopicPartition, list[int]] = {}
         self._waiting: list[RecordBlock] = []
+        self._confirmed: dict[TopicPartition, TargetLog] = {}
+        self._asks_early = lease.epoch % 2 == 0
+        """About logs: as the batch path does once all is acknowledged, or as the record path before an entry."""
         self._transaction: Transaction | None = None
         schedule.step()
         self._may_fail()
@@ -154,6 +157,7 @@ class SimTarget:
 
     def begin(self) -> None:
         self._acknowledged, self._waiting, self._transaction = {}, [], None
+        self._confirmed = {}
 
     def produce(self, block: RecordBlock) -> None:
         self._waiting.append(block)
@@ -165,22 +169,20 @@ class SimTarget:
     def serve(self) -> None:
         self._send()
 
-    def settle(self) -> Mapping[TopicPartition, Sequence[int]]:
+    def settle(self, logs: Mapping[TopicPartition, TargetLog]) -> Mapping[TopicPartition, Sequence[int]]:
         self._schedule.step()
         self._may_fail()
         self._may_refuse([block.topic_partition for block in self._waiting])
         self._send()
+        if self._asks_early:
+            self._confirm(logs)
+            self._confirmed = dict(logs)
         return self._acknowledged
 
     def commit(self, entries: Sequence[Entry], logs: Mapping[TopicPartition, TargetLog]) -> Sequence[int]:
         self._schedule.step()
         log = _run_log(self._cluster, self._run_log, self._shard)
-        for item, known in logs.items():
-            topic = self._cluster.topics.get(item.topic)
-            if topic is None or topic.topic_id != known.topic_id:
-                raise ClusterUnavailableError(f"{item} is of another topic than it was")
-            if known.leader_epoch not in {UNKNOWN_EPOCH, topic.logs[item.partition].epoch}:
-                raise ClusterUnavailableError(f"{item} has another leader than it had")
+        self._confirm({item: known for item, known in logs.items() if self._confirmed.get(item) != known})
         self._may_fail()
         self._may_refuse(logs)
         transaction = self._mine()
@@ -225,6 +227,14 @@ class SimTarget:
 
     def close(self) -> None:
         pass
+
+    def _confirm(self, logs: Mapping[TopicPartition, TargetLog]) -> None:
+        for item, known in logs.items():
+            topic = self._cluster.topics.get(item.topic)
+            if topic is None or topic.topic_id != known.topic_id:
+                raise ClusterUnavailableError(f"{item} is of another topic than it was")
+            if known.leader_epoch not in {UNKNOWN_EPOCH, topic.logs[item.partition].epoch}:
+                raise ClusterUnavailableError(f"{item} has another leader than it had")
 
     def _send(self) -> None:
         for block in self._waiting:

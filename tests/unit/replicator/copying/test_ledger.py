@@ -64,7 +64,7 @@ class Target:
 
     def serve(self) -> None: ...
 
-    def settle(self) -> Mapping[TopicPartition, Sequence[int]]:
+    def settle(self, _logs: Mapping[TopicPartition, TargetLog]) -> Mapping[TopicPartition, Sequence[int]]:
         return self._sent
 
     def commit(self, entries: Sequence[Entry], logs: Mapping[TopicPartition, TargetLog]) -> Sequence[int]:

@@ -109,7 +109,7 @@ class Doors:
 
     def serve(self) -> None: ...
 
-    def settle(self) -> Mapping[TopicPartition, Sequence[int]]:
+    def settle(self, _logs: Mapping[TopicPartition, TargetLog]) -> Mapping[TopicPartition, Sequence[int]]:
         return {P0: range(3)}
 
     def commit(self, entries: Sequence[Entry], _logs: Mapping[TopicPartition, TargetLog]) -> Sequence[int]:

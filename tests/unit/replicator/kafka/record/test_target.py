@@ -81,7 +81,7 @@ def settled(
     target._acknowledged = {}
     target._failed = (items[0], KafkaError(KafkaError._PURGE_QUEUE))
     with pytest.raises(Exception) as caught:  # noqa: PT011 - which one is what is asked
-        target.settle()
+        target.settle({})
     return caught.value
 
 
@@ -119,24 +119,24 @@ def telling(offsets: Iterable[int | None]) -> KafkaTarget:
 
 
 def test_records_that_are_acknowledged_without_an_offset_may_not_be_there() -> None:
-    assert telling([5, 6]).settle() == {ITEM: [5, 6]}
+    assert telling([5, 6]).settle({}) == {ITEM: [5, 6]}
     for offsets in ([None, 0], [0, None], [None, None]):
         target = telling([*offsets, 7, 8])
         with pytest.raises(
             ClusterUnavailableError, match=r"trips-0: .* without an offset, and may not be there"
         ):
-            target.settle()
+            target.settle({})
         target.begin()
-        assert target.settle() == {}, "it was the other transaction's"
+        assert target.settle({}) == {}, "it was the other transaction's"
 
 
 def test_so_may_a_run_log_entry() -> None:
     entry = SimpleNamespace(SerializeToString=lambda: b"entry")
     target = telling([5, 6, 7])
-    target.settle()
+    target.settle({})
     assert target.commit([entry], {}) == [7]  # type: ignore[list-item] # only what is called
     target = telling([5, 6, None])
-    target.settle()
+    target.settle({})
     with pytest.raises(ClusterUnavailableError, match="the run-log entry was not acknowledged"):
         target.commit([entry], {})  # type: ignore[list-item] # as above
 
