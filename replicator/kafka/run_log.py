@@ -133,9 +133,18 @@ def snapshot_of(reader: RunLogReader, shard: Shard) -> tuple[Sequence[Entry], in
     return pieces, entries
 
 
-def own_entries(reader: RunLogReader, shard: Shard, *, reach: int | None = None) -> Iterator[Entry]:
-    """Every entry of the shard that the run log still holds in its last ``reach`` offsets (None: in all), in order."""
-    start, end = reader.start(), reader.end()
+def own_entries(
+    reader: RunLogReader, shard: Shard, *, reach: int | None = None, end: int | None = None
+) -> Iterator[Entry]:
+    """Every entry of the shard that the run log still holds in its last ``reach`` offsets (None: in all), in order.
+
+    Args:
+        reader: the shard's partition of the run log.
+        shard: whose entries count.
+        reach: how far back.
+        end: none from this offset on; None: up to the end.
+    """
+    start, end = reader.start(), reader.end() if end is None else end
     for _, entry in reader.read(start if reach is None else max(start, end - reach), end):
         if entry is not None and shard.owns(entry):
             yield entry

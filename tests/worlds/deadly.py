@@ -13,6 +13,7 @@ DIED_AT = {
     "ambiguous_commit_believed": 2991,
     "another_run_log_accepted": 113,
     "joined_transactions_committed_together": 153,
+    "marker_that_ended_two_believed": 294,
     "missing_source_ignored": 24,
     "no_layout_but_the_last_indexed": 31,
     "older_lineages_ignored": 1219,

@@ -5,8 +5,8 @@ ones, leave out their markers and call the transaction complete (KAFKA-20734, br
 elections do the same). Their last stable offset then stands still for ever, and the next transaction of the same
 producer would end the old one as it ends itself: records of an aborted transaction would appear.
 
-A shard's transaction is whole once its run-log entry is appended: the entry is written after every record of it was
-acknowledged. So an entry that is neither committed nor aborted anywhere may be committed, whatever the coordinator
+A shard's transaction is whole once its run-log entry is appended: the entry, or the last of its pieces, is written after every record
+of it was acknowledged. So an entry that is neither committed nor aborted anywhere may be committed, whatever the coordinator
 had decided: nobody has acted on it. Where one partition has its marker, the others follow it
 (docs/decisions/0008-hanging-transactions.md).
 """
@@ -283,8 +283,17 @@ def _fates(
     ids = {name: info.topic_id for name, info in topics.items()}
     found = _Producer(producer_id, ids, leader_epochs)
 
-    def entry_at(offset: int) -> bytes | None:
-        """The value of the run log's record at the offset; None if none is to be read there."""
+    def ends_of(epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, TargetOffset]:
+        ends = leader_epochs.ends_of({item: (UNKNOWN_EPOCH, epoch) for item, epoch in epochs.items()})
+        if silent := epochs.keys() - ends.keys():
+            raise ClusterUnavailableError(
+                f"{cluster}: {min(silent)}: its leader does not tell what it has kept"
+            )
+        return ends
+
+    def entry_at(offset: int) -> Entry | None:
+        if offset >= reader.end():  # to wait there would be to wait for ever
+            return None
         span = (offset, offset + 1)
         records = read_partition(
             settings,
@@ -296,34 +305,17 @@ def _fates(
             committed=False,
         )
         first = next(records, None)
-        return None if first is None or first[0] != offset else first[2] or b""
+        return None if first is None or first[0] != offset else Entry.FromString(first[2] or b"")
 
-    def ends_of(epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, TargetOffset]:
-        ends = leader_epochs.ends_of({item: (UNKNOWN_EPOCH, epoch) for item, epoch in epochs.items()})
-        if silent := epochs.keys() - ends.keys():
-            raise ClusterUnavailableError(
-                f"{cluster}: {min(silent)}: its leader does not tell what it has kept"
-            )
-        return ends
-
-    start = hanging.get(run_log)
-    if start is None:
-        reader = KafkaRunLog(config, lease.route, lease.shard)
+    def by_entries(starts: Mapping[TopicPartition, TargetOffset]) -> Fates:
         # Whether this is the run log that the layout knows is seen before anything is copied: another holds no snapshot.
         shard = Shard(cluster, run_log, reader.topic_id() or TopicId(""), lease.layout)
-        entries = own_entries(reader, shard)
-        return fates_by_entries(hanging, ids, entries, ends_of, found.continued)
-    value = entry_at(start)
-    if value is None:
-        raise ClusterUnavailableError(f"{cluster}: {run_log}: no entry at {start}")
-    pieces = [Entry.FromString(value)]
-    for number in range(1, pieces[0].pieces):
-        following = entry_at(start + number)
-        pieces += [] if following is None else [Entry.FromString(following)]
-    entry = whole_entry(pieces)
-    if entry is None:  # its owner never came to committing it
-        return Fates(abort=tuple(sorted(hanging)))
-    return fates_with_entry(hanging, run_log, entry, found.endings)
+        return fates_by_entries(
+            starts, ids, own_entries(reader, shard, end=hanging.get(run_log)), ends_of, found.continued
+        )
+
+    reader = KafkaRunLog(config, lease.route, lease.shard)
+    return fates_of(hanging, run_log, entry_at=entry_at, by_entries=by_entries, endings_of=found.endings)
 
 
 class _Producer:
@@ -345,9 +337,13 @@ class _Producer:
     def endings(
         self, records: Mapping[TopicPartition, TargetOffset]
     ) -> Mapping[TopicPartition, TransactionEnd]:
-        """How its transactions with the records at some offsets ended; without those of topics that are gone."""
+        """How its transactions ended of which these are the last records, as far as the logs tell.
+
+        Those of topics that are gone are missing, and those that the producer's next one has joined: a marker behind that is its own.
+        """
         present = {item: offset for item, offset in records.items() if item.topic in self._topic_ids}
-        return {item: found.ending for item, found in self._found(present).items()}
+        found = self._found(present).items()
+        return {item: told.ending for item, told in found if told.records_end <= present[item] + 1}
 
     def continued(self, ends: Mapping[TopicPartition, TargetOffset]) -> Collection[TopicPartition]:
         """Of partitions on which it has something open, those where it has records from an offset on, or has had some."""
@@ -373,6 +369,9 @@ class _Producer:
 
 # --- decisions -----------------------------------------------------------------------------------------------
 
+Endings = Callable[[Mapping[TopicPartition, TargetOffset]], Mapping[TopicPartition, TransactionEnd]]
+"""Asks how the producer's transactions with the records at some offsets ended, by partition."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fates:
@@ -393,11 +392,57 @@ def records_of(entry: Entry) -> dict[TopicPartition, tuple[TargetOffset, TargetO
     return found
 
 
+def entry_in_doubt(entry_at: Callable[[int], Entry | None], start: int) -> Entry | None:
+    """The entry of a transaction that hangs in the run log; None: its owner never came to committing it.
+
+    Args:
+        entry_at: what lies at an offset of the run log, whether or not it is committed; None: nothing that is an entry.
+        start: where the transaction begins there.
+
+    Raises:
+        ClusterUnavailableError: nothing that is an entry lies there.
+    """
+    first = entry_at(start)
+    if first is None:
+        raise ClusterUnavailableError(f"the run log has no entry at {start}, where a transaction begins")
+    following = (entry_at(start + number) for number in range(1, first.pieces))
+    return whole_entry([first, *(piece for piece in following if piece is not None)])
+
+
+def fates_of(
+    hanging: Mapping[TopicPartition, TargetOffset],
+    run_log: TopicPartition,
+    *,
+    entry_at: Callable[[int], Entry | None],
+    by_entries: Callable[[Mapping[TopicPartition, TargetOffset]], Fates],
+    endings_of: Endings,
+) -> Fates:
+    """The fates of all that hangs.
+
+    Args:
+        hanging: where the open transaction begins, by partition.
+        run_log: the shard's partition of the run log.
+        entry_at: as in `entry_in_doubt`.
+        by_entries: decides about partitions other than the run log by what is committed there (`fates_by_entries`).
+        endings_of: as in `fates_with_entry`.
+    """
+    start = hanging.get(run_log)
+    if start is None:
+        return by_entries(hanging)
+    entry = entry_in_doubt(entry_at, start)
+    if entry is not None:
+        return fates_with_entry(hanging, run_log, entry, endings_of)
+    # Nobody can have committed it. What hangs elsewhere may be of an earlier one, of which a committed entry tells.
+    others = {item: start for item, start in hanging.items() if item != run_log}
+    fates = by_entries(others) if others else Fates()
+    return Fates(fates.commit, tuple(sorted((*fates.abort, run_log))))
+
+
 def fates_with_entry(
     hanging: Mapping[TopicPartition, TargetOffset],
     run_log: TopicPartition,
     entry: Entry,
-    endings_of: Callable[[Mapping[TopicPartition, TargetOffset]], Mapping[TopicPartition, TransactionEnd]],
+    endings_of: Endings,
 ) -> Fates:
     """The fates where the run log hangs too: its entry is in doubt.
 

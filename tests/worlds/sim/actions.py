@@ -47,7 +47,7 @@ NOT_WITH_GROUPS = frozenset(
 
 def chosen_actions(random: Random, only: Sequence[str] | None, *, with_group: bool) -> list[Action]:
     """Those that take part in a world; ``only`` names the rare ones among them."""
-    found = []
+    found = [action for action in ONLY_BY_NAME if only is not None and action.name in only]
     for action in (*ACTIONS, *(GROUP_ACTIONS if with_group else ())):
         drawn = random.random() < 0.5
         if with_group and action.name in NOT_WITH_GROUPS:
@@ -193,6 +193,20 @@ def _elect_target_unclean(world: World) -> str:
         return ""
     return world.random.choice(world.aggregates).elect_unclean()
 
+
+def _leave_markers_out(world: World) -> str:
+    """Sooner or later; once in the life of a cluster, for two that hang of one producer can't be told apart."""
+    aggregate = world.random.choice(world.aggregates)
+    if aggregate.has_forgotten:
+        return ""
+    aggregate.has_forgotten = True
+    aggregate.cluster.dies_in = world.random.choice((0, 2, 5, 10, 20))
+    aggregate.cluster.leaves_out = lambda: world.random.random() < 0.6
+    return f"{aggregate.region}: of decision {aggregate.cluster.dies_in} from now"
+
+
+ONLY_BY_NAME = (Action("markers_left_out", 8, _leave_markers_out),)
+"""Takes part in worlds that name it: others go on as they were when it was added."""
 
 ACTIONS = (
     Action("produce", 40, lambda world: world.random.choice(world.regionals).produce(), rare=False),

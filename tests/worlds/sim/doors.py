@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from parallax.config.config import Config
 from parallax.domain.ids import (
     UNKNOWN_EPOCH,
     SourceOffset,
     TargetOffset,
-    TopicId,
     TopicName,
     TopicPartition,
-    aggregate_cluster,
 )
 from parallax.errors import ClusterUnavailableError, FencedError
-from parallax.ports.clusters import TopicInfo
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.ports import (
     EndReached,
@@ -31,19 +27,15 @@ from replicator.copying.ports import (
     TargetLog,
     TopicChanged,
 )
-from replicator.copying.recovery import Shard, States
+from replicator.copying.recovery import States
 from replicator.copying.session_end import TopicsRefusedError
 from replicator.kafka.layout import LayoutRecord, read_layout
-from replicator.kafka.run_log import own_entries, run_log_topic
-from replicator.kafka.spans import spans_of
-from replicator.kafka.survey import partitions_of_shard
-from replicator.kafka.transactions import hanging as hanging_module
-from replicator.kafka.transactions.endings import TransactionEnd
-from replicator.kafka.transactions.hanging import fates_by_entries, fates_with_entry
-from replicator.kafka.unexplained import counted, floor_of, without_rows
-from replicator.lease import Lease, change_id, shard_of, transactional_id
+from replicator.kafka.run_log import run_log_topic
+from replicator.lease import Lease, shard_of, transactional_id
 from tests.worlds.sim.kafka import ABORTED, COMMITTED, OPEN, Cluster, Log, Transaction
+from tests.worlds.sim.run_logs import SimRunLog, run_log_of
 from tests.worlds.sim.schedule import Schedule
+from tests.worlds.sim.settling import infos_of, settle, unexplained
 
 
 class Faults:
@@ -148,8 +140,8 @@ class SimTarget:
         self._acknowledged: dict[TopicPartition, list[int]] = {}
         self._waiting: list[RecordBlock] = []
         self._confirmed: dict[TopicPartition, TargetLog] = {}
-        self._asks_early = lease.epoch % 2 == 0
-        """About logs: as the batch path does once all is acknowledged, or as the record path before an entry."""
+        self._by_batches = lease.epoch % 3 != 0
+        """Whether it asks about logs as the batch path, once all is acknowledged, or as the record path, before an entry."""
         self._transaction: Transaction | None = None
         schedule.step()
         self._may_fail()
@@ -174,14 +166,14 @@ class SimTarget:
         self._may_fail()
         self._may_refuse([block.topic_partition for block in self._waiting])
         self._send()
-        if self._asks_early:
+        if self._by_batches:
             self._confirm(logs)
             self._confirmed = dict(logs)
         return self._acknowledged
 
     def commit(self, entries: Sequence[Entry], logs: Mapping[TopicPartition, TargetLog]) -> Sequence[int]:
         self._schedule.step()
-        log = _run_log(self._cluster, self._run_log, self._shard)
+        log = run_log_of(self._cluster, self._run_log, self._shard)
         self._confirm({item: known for item, known in logs.items() if self._confirmed.get(item) != known})
         self._may_fail()
         self._may_refuse(logs)
@@ -191,7 +183,7 @@ class SimTarget:
         self._may_fail()
         if self._mine() is not transaction:
             raise FencedError("aborted meanwhile")
-        transaction.decide(COMMITTED)
+        self._cluster.decide(transaction, COMMITTED)
         self._may_fail()
         return offsets
 
@@ -267,76 +259,6 @@ class SimTarget:
             raise ClusterUnavailableError("no answer")
 
 
-def _run_log(cluster: Cluster, name: str, shard: int) -> Log:
-    topic = cluster.topics.get(name)
-    if topic is None or shard >= len(topic.logs):
-        raise ClusterUnavailableError(f"{name}-{shard} is not there")
-    return topic.logs[shard]
-
-
-def entry_of(value: object) -> Entry | None:
-    """What a slot of a run log holds: an entry, or the bytes of one that was written without a session; None: neither."""
-    if isinstance(value, Written):
-        return Entry.FromString(value.value or b"")
-    return value if isinstance(value, Entry) else None
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A record as a producer of bytes writes it."""
-
-    key: bytes | None
-    value: bytes | None
-
-
-class SimRunLog:
-    def __init__(self, schedule: Schedule, cluster: Cluster, name: str, shard: int) -> None:
-        self._schedule = schedule
-        self._cluster = cluster
-        self._place = (name, shard)
-        self.seems_empty = False
-        self.was_read: Callable[[], object] = lambda: None
-
-    @property
-    def _log(self) -> Log:
-        return _run_log(self._cluster, *self._place)
-
-    def topic_id(self) -> TopicId | None:
-        topic = self._cluster.topics.get(self._place[0])
-        return None if topic is None else TopicId(topic.topic_id)
-
-    def partitions(self) -> int:
-        topic = self._cluster.topics.get(self._place[0])
-        if topic is None:
-            raise ClusterUnavailableError(f"{self._place[0]} is not there")
-        return len(topic.logs)
-
-    def end(self) -> int:
-        return 0 if self.seems_empty else self._log.end
-
-    def stable_end(self) -> int:
-        return self._log.stable_end
-
-    def leader_epoch(self) -> int:
-        return self._log.epoch
-
-    def start(self) -> int:
-        return self._log.start
-
-    def read(self, start: int, end: int) -> Iterable[tuple[int, Entry | None]]:
-        self._schedule.step()
-        if self._log.stable_end < end:
-            raise ClusterUnavailableError("a transaction is still open")
-        entries = list(self._log.committed(start, end))
-        for slot in entries:
-            yield slot.offset, entry_of(slot.value)
-        if entries:
-            self.was_read()
-
-    def close(self) -> None:
-        pass
-
-
 _USABLE = 0.5
 """Probability that a target which has refused a topic says that it takes it now; it may refuse it all the same."""
 
@@ -362,7 +284,7 @@ class SimSurveyor:
             return None
         self._waiting = False
         if not self._source.reachable:
-            return Survey(self._ticket, None, {}, _infos(self._target))
+            return Survey(self._ticket, None, {}, infos_of(self._target))
         for name, topic in self._source.topics.items():
             if name not in self._target.topics:
                 self._target.create(name, len(topic.logs))
@@ -378,18 +300,10 @@ class SimSurveyor:
                         log.epoch,
                     )
         usable = [name for name in self._refused if self._schedule.random.random() < _USABLE]
-        return Survey(self._ticket, _infos(self._source), logs, _infos(self._target), usable=usable)
+        return Survey(self._ticket, infos_of(self._source), logs, infos_of(self._target), usable=usable)
 
     def close(self) -> None:
         pass
-
-
-def _infos(cluster: Cluster) -> dict[TopicName, TopicInfo]:
-    return {
-        TopicName(name): TopicInfo(TopicName(name), TopicId(topic.topic_id), len(topic.logs))
-        for name, topic in cluster.topics.items()
-        if not name.startswith("parallax.")
-    }
 
 
 class SimClock:
@@ -462,111 +376,3 @@ class SimConnector:
 
     def layout(self, lease: Lease) -> LayoutRecord | None:
         return read_layout(self._config, lease.route)
-
-
-def unexplained(
-    cluster: Cluster, config: Config, lease: Lease, states: States
-) -> Mapping[TopicPartition, int]:
-    """What `replicator.kafka.unexplained.unexplained_records` does, on logs in memory."""
-    records: dict[TopicPartition, Sequence[tuple[int, int]]] = {}
-    topic_ids: dict[TopicPartition, str] = {}
-
-    def epoch_end(item: TopicPartition, epoch: int) -> int:
-        return cluster.topics[item.topic].logs[item.partition].end_of_epoch(epoch)
-
-    for item in partitions_of_shard(_infos(cluster).values(), lease):
-        topic = cluster.topics[item.topic]
-        topic_ids[item] = topic.topic_id
-        log, floor = topic.logs[item.partition], floor_of(states, item, topic.topic_id, epoch_end)
-        if log.stable_end < log.end:
-            raise ClusterUnavailableError(f"{item}: a transaction is still open")
-        records[item] = spans_of(
-            slot.offset
-            for slot in log.committed(floor)
-            if not isinstance(slot.value, tuple)  # another route's, which has no run log here
-        )
-    entries = [
-        entry
-        for route in config.routes_into(lease.route.target)
-        if route != lease.route and (topic := cluster.topics.get(run_log_topic(config, route.source)))
-        for log in topic.logs
-        for slot in log.committed()
-        if (entry := entry_of(slot.value)) is not None
-    ]
-    return counted(without_rows(records, entries, topic_ids, epoch_end))
-
-
-def settle(schedule: Schedule, cluster: Cluster, config: Config, lease: Lease) -> None:
-    """What `replicator.kafka.transactions.hanging.settle` does, on logs in memory."""
-    _settle(schedule, cluster, config, lease)
-    name = run_log_topic(config, lease.route.source)
-    log = cluster.topics[name].logs[lease.shard]
-    for owner, start in log.open_transactions().items():
-        entry = entry_of(log.slot(start).value)
-        if (
-            owner == change_id(lease.route)
-            and entry is not None
-            and hanging_module.is_settled_change(entry, lease)
-        ):
-            cluster.initialise(owner)
-            for hanging in _hanging_on(cluster, owner).values():
-                hanging.take_marker(owner, COMMITTED)
-    for older in hanging_module.earlier_shards(lease, len(cluster.topics[name].logs)):
-        _settle(schedule, cluster, config, older)
-
-
-def _settle(schedule: Schedule, cluster: Cluster, config: Config, lease: Lease) -> None:
-    """The same for one of the ids."""
-    own_id, name = (
-        transactional_id(lease.route, lease.layout, lease.shard),
-        TopicName(run_log_topic(config, lease.route.source)),
-    )
-    cluster.initialise(own_id)
-    hanging = _hanging_on(cluster, own_id)
-    starts = {item: TargetOffset(log.open_transactions()[own_id]) for item, log in hanging.items()}
-    if not hanging:
-        return
-    run_log = TopicPartition(name, lease.shard)
-    if run_log not in hanging:
-        reader = SimRunLog(schedule, cluster, name, lease.shard)
-        shard = Shard(
-            aggregate_cluster(lease.route.target), run_log, reader.topic_id() or TopicId(""), lease.layout
-        )
-        fates = fates_by_entries(
-            starts,
-            {TopicName(name): TopicId(topic.topic_id) for name, topic in cluster.topics.items()},
-            own_entries(reader, shard),
-            lambda epochs: {
-                item: TargetOffset(cluster.topics[item.topic].logs[item.partition].end_of_epoch(epoch))
-                for item, epoch in epochs.items()
-            },
-            lambda ends: [item for item, end in ends.items() if hanging[item].goes_on(own_id, end)],
-        )
-    else:
-        entry = entry_of(_run_log(cluster, name, lease.shard).slot(starts[run_log]).value)
-        assert entry is not None
-
-        def endings_of(
-            records: Mapping[TopicPartition, TargetOffset],
-        ) -> Mapping[TopicPartition, TransactionEnd]:
-            logs = {
-                item: topic.logs[item.partition]
-                for item in records
-                if (topic := cluster.topics.get(item.topic)) is not None
-            }
-            return {item: TransactionEnd(log.ending_at(records[item], own_id)) for item, log in logs.items()}
-
-        fates = fates_with_entry(starts, run_log, entry, endings_of)
-    for items, outcome in ((fates.commit, COMMITTED), (fates.abort, ABORTED)):
-        for item in items:
-            hanging[item].take_marker(own_id, outcome)
-
-
-def _hanging_on(cluster: Cluster, owner: str) -> dict[TopicPartition, Log]:
-    """The logs that a producer has something open on, by partition."""
-    return {
-        TopicPartition(TopicName(topic), number): log
-        for topic, found in cluster.topics.items()
-        for number, log in enumerate(found.logs)
-        if owner in log.open_transactions()
-    }

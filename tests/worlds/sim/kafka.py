@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from parallax.errors import FencedError
@@ -122,6 +122,16 @@ class Log:
             return GONE
         return stretch.outcome
 
+    def is_joined(self, offset: int) -> bool:
+        """Whether the producer of a record has written more behind it before its next marker."""
+        if not self.start <= offset < self.end:
+            return False
+        stretch = self.slot(offset).stretch
+        behind = self.slots[offset + 1 - self.start :]
+        return stretch is not None and any(
+            slot.stretch is stretch and slot.value is not MARKER for slot in behind
+        )
+
     def goes_on(self, owner: str, offset: int) -> bool:
         """Whether what the producer has open here has records from an offset on, or had some that are gone; or somebody has ended it."""
         stretch = self._open.get(owner)
@@ -195,6 +205,11 @@ class Cluster:
         self.name = name
         self.topics: dict[str, Topic] = {}
         self.reachable = True
+        self.dies_in: int | None = None
+        """After so many decisions of copiers' transactions the cluster dies upon one, and comes back without some of its markers
+        (docs/decisions/0008)."""
+        self.leaves_out: Callable[[], bool] = lambda: True
+        """Says of each marker whether it is one of them."""
         self._created = 0
         self._producers: dict[str, tuple[int, Transaction | None]] = {}
 
@@ -206,9 +221,24 @@ class Cluster:
     def initialise(self, transactional_id: str) -> int:
         epoch, transaction = self._producers.get(transactional_id, (-1, None))
         if transaction is not None and transaction.outcome == OPEN:
-            transaction.decide(ABORTED)
+            self.decide(transaction, ABORTED)
         self._producers[transactional_id] = (epoch + 1, None)
         return epoch + 1
+
+    def decide(self, transaction: Transaction, outcome: str) -> None:
+        """End a copier's transaction."""
+        if self.dies_in != 0:
+            self.dies_in = None if self.dies_in is None else self.dies_in - 1
+            transaction.decide(outcome)
+            return
+        self.dies_in = None
+        transaction.outcome = outcome
+        for log in transaction.logs:
+            if not self.leaves_out():
+                log.take_marker(transaction.owner, outcome)
+        for topic in self.topics.values():
+            for log in topic.logs:
+                log.elect()
 
     def transaction(self, transactional_id: str, epoch: int) -> Transaction:
         """The open transaction of the id, begun if need be; only for the newest epoch."""

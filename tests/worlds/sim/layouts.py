@@ -30,9 +30,10 @@ from replicator.kafka.run_log import run_log_topic
 from replicator.kafka.spans import Span
 from replicator.kafka.topics import TopicAdmin, TopicPlan
 from replicator.lease import Lease
-from tests.worlds.sim.doors import SimRunLog, Written, settle, unexplained
 from tests.worlds.sim.kafka import ABORTED, COMMITTED, OPEN, Cluster, Log, Transaction
+from tests.worlds.sim.run_logs import SimRunLog, Written
 from tests.worlds.sim.schedule import Actor, Schedule
+from tests.worlds.sim.settling import settle, unexplained
 
 _UNDECIDED_MS = 500
 """So long a reader waits for a transaction's end, and a coordinator until it aborts one whose producer is gone."""

@@ -22,8 +22,9 @@ from replicator.kafka.run_log import run_log_topic
 from replicator.lease import Lease, LeaseProgress, shard_of
 from replicator.mapping.feed import IndexFeed
 from replicator.shard import copy_until_over, earlier_feeds
-from tests.worlds.sim.doors import SimClock, SimConnector, SimRunLog, Written, entry_of
+from tests.worlds.sim.doors import SimClock, SimConnector
 from tests.worlds.sim.kafka import Log
+from tests.worlds.sim.run_logs import SimRunLog, Written, entry_of
 from tests.worlds.sim.schedule import Actor
 from tests.worlds.sim.sides import TOPIC, Aggregate, Regional
 
@@ -219,6 +220,11 @@ class RouteLife:
             if (entry := entry_of(slot.value)) is not None
         ]
         return iter(sorted(found, key=lambda item: (item[2].layout, item[0], item[1])))
+
+    def committed_end(self, shard: int) -> int:
+        """Up to where entries may have been told to be committed: some still hang where their markers were left out."""
+        log = self.aggregate.cluster.topics[self.run_log].logs[shard]
+        return log.end if self.aggregate.has_forgotten else log.stable_end
 
     @property
     def twice_told(self) -> float:

@@ -210,12 +210,14 @@ class Aggregate:
 
     Attributes:
         trimmed: serials of copies that retention took, or would have taken, by topic id.
+        has_forgotten: whether it was told to leave out markers.
     """
 
     def __init__(self, region: str, random: Random) -> None:
         self.region = RegionName(region)
         self.cluster = Cluster(f"aggregate-{region}-")
         self.trimmed: dict[str, set[int]] = {}
+        self.has_forgotten = False
         self._lost: list[tuple[Log, int, int]] = []
         """Copies that an election took, as (log, offset, serial)."""
         self._random = random

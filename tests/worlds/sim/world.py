@@ -70,8 +70,7 @@ class FlakyIndex(MemoryMappingIndex):
         self._may_be_away()
         life = self._world.life_of(route)
         if not life.run_log_harmed:
-            log = life.aggregate.cluster.topics[life.run_log].logs[shard]
-            assert run_log_next <= log.stable_end, "a turn tells more than the run log holds"
+            assert run_log_next <= life.committed_end(shard), "a turn tells more than the run log holds"
         super().write_turn(route, layout, shard, run_log_next, body)
         self._may_be_away()
 
@@ -85,8 +84,7 @@ class FlakyIndex(MemoryMappingIndex):
         self._may_be_away()
         life = self._world.life_of(route)
         if not life.run_log_harmed:
-            log = life.aggregate.cluster.topics[life.run_log].logs[shard]
-            assert run_log_next <= log.stable_end, "the index claims more than the run log holds"
+            assert run_log_next <= life.committed_end(shard), "the index claims more than the run log holds"
         super().save_blocks_to(route, layout, shard, term, run_log_next)
 
     def _may_be_away(self) -> None:

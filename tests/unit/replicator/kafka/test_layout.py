@@ -31,8 +31,9 @@ from replicator.kafka import layout as layouts
 from replicator.kafka.layout import LAYOUTS_TOPIC, LayoutRecord, ensure_layout, shard_in
 from replicator.kafka.run_log import load_states
 from replicator.lease import Lease, shard_of, transactional_id
-from tests.worlds.sim.doors import Faults, SimRunLog
+from tests.worlds.sim.doors import Faults
 from tests.worlds.sim.kafka import ABORTED, COMMITTED, Log
+from tests.worlds.sim.run_logs import SimRunLog
 from tests.worlds.sim.world import ROUTE, World
 
 RUNS = "parallax.runs.a"

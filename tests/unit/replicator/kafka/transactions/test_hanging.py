@@ -17,11 +17,13 @@ from replicator.copying.session_end import TopicsRefusedError
 from replicator.copying.state import PartitionChange, PartitionState
 from replicator.kafka.transactions import hanging
 from replicator.kafka.transactions.coordinator import ProducerState
-from replicator.kafka.transactions.endings import TransactionEnd
+from replicator.kafka.transactions.endings import Found, Sought, TransactionEnd
 from replicator.kafka.transactions.hanging import (
     Fates,
     earlier_shards,
+    entry_in_doubt,
     fates_by_entries,
+    fates_of,
     fates_with_entry,
     is_settled_change,
 )
@@ -173,6 +175,76 @@ def test_where_the_run_log_hangs_too_what_is_left_of_the_transaction_decides(
     found = fates_with_entry(hanging_at, RUN_LOG, whole, endings_of)
     assert (set(found.commit), set(found.abort)) == (expected, hanging_at.keys() - expected)
     assert asked == {item: start + 3 for item, start in ((P0, 0), (P1, 4), (P2, 7)) if item not in hanging_on}
+
+
+def test_a_marker_with_more_of_the_producer_before_it_is_not_the_transactions_own() -> None:
+    """It is that of the next one, which was begun because this one had been committed."""
+    told = {
+        P0: Found(TransactionEnd.ABORTED, TargetOffset(12)),
+        P1: Found(TransactionEnd.ABORTED, TargetOffset(13)),
+        P2: Found(TransactionEnd.GONE, TargetOffset(11)),
+    }
+    asked: list[Mapping[TopicPartition, Sought]] = []
+
+    class Leaders:
+        def endings_of(self, sought: Mapping[TopicPartition, Sought]) -> Mapping[TopicPartition, Found]:
+            asked.append(sought)
+            return told
+
+    leaders: Any = Leaders()
+    found = hanging._Producer(7, IDS, leaders).endings(dict.fromkeys((P0, P1, P2), TargetOffset(11)))
+    assert found == {P0: TransactionEnd.ABORTED, P2: TransactionEnd.GONE}
+    assert asked == [{item: Sought(IDS[item.topic], TargetOffset(11), 7) for item in (P0, P1, P2)}]
+
+
+OPENING, CLOSING = Entry(piece=0, pieces=2), Entry(piece=1, pieces=2, partitions=OLD[0].partitions)
+
+
+@pytest.mark.parametrize(
+    ("log", "told_by"),
+    [
+        ([OPENING, CLOSING], CLOSING),
+        ([OLD[0]], OLD[0]),
+        ([OPENING], None),
+        ([OPENING, None], None),  # a marker
+        ([OPENING, OPENING, CLOSING], None),  # of two transactions
+        ([CLOSING], None),
+    ],
+)
+def test_an_entry_is_in_doubt_only_if_all_of_it_is_there(
+    log: list[Entry | None], told_by: Entry | None
+) -> None:
+    found = entry_in_doubt(lambda offset: log[offset - 7] if offset - 7 < len(log) else None, 7)
+    assert (None if found is None else found.partitions) == (None if told_by is None else told_by.partitions)
+
+
+def test_where_no_entry_begins_nothing_is_decided() -> None:
+    with pytest.raises(ClusterUnavailableError, match="no entry at 7"):
+        entry_in_doubt(lambda _offset: None, 7)
+
+
+def test_an_opening_that_hangs_does_not_void_what_was_committed_before_it() -> None:
+    asked: list[Mapping[TopicPartition, TargetOffset]] = []
+
+    def by_entries(starts: Mapping[TopicPartition, TargetOffset]) -> Fates:
+        asked.append(starts)
+        return fates_by_entries(starts, IDS, OLD, lambda _epochs: {}, alone)
+
+    def fates(**starts: int) -> Fates:
+        places = {"item": ITEM, "run_log": RUN_LOG}
+        return fates_of(
+            {places[name]: TargetOffset(start) for name, start in starts.items()},
+            RUN_LOG,
+            entry_at=lambda offset: OPENING if offset == 7 else None,
+            by_entries=by_entries,
+            endings_of=lambda _records: pytest.fail("no entry is in doubt"),
+        )
+
+    assert fates(item=9, run_log=7) == Fates(commit=(ITEM,), abort=(RUN_LOG,))
+    assert asked == [{ITEM: 9}]
+    assert fates(item=12, run_log=7) == Fates(abort=(RUN_LOG, ITEM))
+    assert fates(run_log=7) == Fates(abort=(RUN_LOG,))
+    assert fates(item=9) == Fates(commit=(ITEM,))
 
 
 LEASE = Lease(Route.parse("a->b"), 1, 2, 5, 0, 0)

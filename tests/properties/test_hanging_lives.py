@@ -1,0 +1,51 @@
+"""Lives in which the target's cluster dies upon a decision, and comes back without some of its markers (docs/decisions/0008)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.worlds.deadly import deadly_first
+from tests.worlds.sim.kafka import Log
+from tests.worlds.sim.run import problem_of
+from tests.worlds.sim.world import World
+
+SEEDS = 60
+MUTANT_SEEDS = range(400)
+
+Mutant = Callable[[pytest.MonkeyPatch], None]
+MUTANTS: dict[str, Mutant] = {}
+
+
+def mutant(patch: Mutant) -> Mutant:
+    MUTANTS[patch.__name__] = patch
+    return patch
+
+
+@mutant
+def marker_that_ended_two_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the next transaction's marker did to one that it had joined counts as how that one was decided."""
+    monkeypatch.setattr(Log, "is_joined", lambda *_: False)
+
+
+def problem(seed: int) -> str:
+    sources = ("a", "b") if seed % 3 == 0 else ("a",)
+    return problem_of(World(seed, sources=sources, only=("markers_left_out",)))
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_what_hangs_is_ended_as_it_was_told_and_every_record_is_copied_once(block: int) -> None:
+    assert not [(seed, found) for seed in range(block, SEEDS, 4) if (found := problem(seed))]
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutant_of_left_out_markers_dies(
+    name: str, monkeypatch: pytest.MonkeyPatch, record_property: Callable[..., None]
+) -> None:
+    MUTANTS[name](monkeypatch)
+    seeds = deadly_first(name, MUTANT_SEEDS)
+    seed, found = next(((seed, found) for seed in seeds if (found := problem(seed))), (None, ""))
+    record_property("seed", seed)
+    record_property("problem", found)
+    assert found.startswith(("AssertionError", "InvariantError")), f"mutant {name} survived"
