@@ -378,6 +378,11 @@ class Connections:
         node = self._manager.cluster.leader_for_partition(KafkaPartition(str(item.topic), item.partition))
         return None if node is None or node < 0 else int(node)
 
+    def way_to(self, node: int) -> object | None:
+        """The connection to a broker, only to be compared: another one after it was lost. None: there is none at the moment."""
+        found: object | None = self._manager._conns.get(node)  # noqa: SLF001 - asking for it would make one
+        return found
+
     def leader_epoch(self, item: TopicPartition) -> int:
         """The epoch of that leader; -1: not known."""
         epoch = self._manager.cluster.leader_epoch_for_partition(

@@ -50,7 +50,7 @@ class _Lane:
 
 
 class Sender:
-    """Sends batches. Whatever goes wrong makes it useless for good: `raise_problem` says what it was.
+    """Sends batches, those of a partition all over one connection. Whatever goes wrong makes it useless for good: `raise_problem` says what it was.
 
     Args:
         loop: turned while acknowledgements are awaited.
@@ -82,6 +82,8 @@ class Sender:
         self._problem: ParallaxError | None = None
         self._flushing = False
         self._calm_until_s = 0.0
+        self._ways: dict[TopicPartition, object | None] = {}
+        """The connection over which each partition was written to."""
         self._rejoining: dict[TopicPartition, _Sent] = {}
         """Batches on their way that are sent once more, all at once."""
         self.refused: Refusal | None = None
@@ -221,6 +223,15 @@ class Sender:
         return True
 
     def _request(self, leader: int, batches: Mapping[TopicPartition, _Sent]) -> None:
+        way = self._connections.way_to(leader)
+        if lost := [item for item in batches if self._ways.get(item, way) is not way]:
+            self._fail(
+                ClusterUnavailableError(
+                    f"{self._connections.cluster}: {lost[0]}: the connection to its leader was lost, or it has got another one: "
+                    "what was left hanging there is to be ended before anything is written"
+                )
+            )
+            return
         request = Produce(
             {item: pieces for item, (_, pieces) in batches.items()},
             transactional_id=self._coordinator.transactional_id,
@@ -246,6 +257,7 @@ class Sender:
             )
 
         self._connections.send(leader, request, answered, failed)
+        self._ways |= dict.fromkeys(batches, self._connections.way_to(leader))
 
     def _must_wait(self, lane: _Lane) -> bool:
         """Under transaction version 2 a partition joins by its first batch, which may be told to wait a moment."""

@@ -141,7 +141,9 @@ class SimTarget:
         self._waiting: list[RecordBlock] = []
         self._confirmed: dict[TopicPartition, TargetLog] = {}
         self._by_batches = lease.epoch % 3 != 0
-        """Whether it asks about logs as the batch path, once all is acknowledged, or as the record path, before an entry."""
+        """Whether it behaves as the batch path, which asks about logs once all is acknowledged, keeps to its connections, or as the record path, which asks before an entry."""
+        self._ways: dict[Log, int] = {}
+        """The connection over which each log was written to, known by how often the cluster has died by then."""
         self._transaction: Transaction | None = None
         schedule.step()
         self._may_fail()
@@ -178,7 +180,7 @@ class SimTarget:
         self._may_fail()
         self._may_refuse(logs)
         transaction = self._mine()
-        offsets = [log.append(entry, transaction) for entry in entries]
+        offsets = [self._append(log, entry) for entry in entries]
         self._schedule.step()
         self._may_fail()
         if self._mine() is not transaction:
@@ -237,9 +239,18 @@ class SimTarget:
             log = topic.logs[block.topic_partition.partition]
             if log in transaction.torn:
                 raise ClusterUnavailableError(f"{block.topic_partition}: out of sequence")
-            offsets = [log.append(record, transaction) for record in block.records]
+            offsets = [self._append(log, record) for record in block.records]
             self._acknowledged.setdefault(block.topic_partition, []).extend(offsets)
         self._waiting = []
+
+    def _append(self, log: Log, value: object) -> int:
+        if self._has_lost_connection(log):
+            raise ClusterUnavailableError("the connection to the leader was lost")
+        self._ways[log] = self._cluster.deaths
+        return log.append(value, self._mine())
+
+    def _has_lost_connection(self, log: Log) -> bool:
+        return self._by_batches and self._ways.get(log, self._cluster.deaths) != self._cluster.deaths
 
     def _mine(self) -> Transaction:
         transaction = self._cluster.transaction(self._id, self._epoch)

@@ -210,6 +210,8 @@ class Cluster:
         (docs/decisions/0008)."""
         self.leaves_out: Callable[[], bool] = lambda: True
         """Says of each marker whether it is one of them."""
+        self.deaths = 0
+        """Connections do not outlive them."""
         self._created = 0
         self._producers: dict[str, tuple[int, Transaction | None]] = {}
 
@@ -232,6 +234,7 @@ class Cluster:
             transaction.decide(outcome)
             return
         self.dies_in = None
+        self.deaths += 1
         transaction.outcome = outcome
         for log in transaction.logs:
             if not self.leaves_out():

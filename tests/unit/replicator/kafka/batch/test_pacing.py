@@ -42,6 +42,9 @@ class Broker:
     def leader(self, _item: TopicPartition) -> int:
         return 1
 
+    def way_to(self, node: int) -> object:
+        return node
+
     def leader_epoch(self, _item: TopicPartition) -> int:
         return 4
 
@@ -139,6 +142,9 @@ class TwoBrokers(Broker):
 
     def leader(self, item: TopicPartition) -> int:
         return item.partition % 2
+
+    def way_to(self, node: int) -> object:
+        return node
 
     def by_leader(self, items: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
         found: dict[int, list[TopicPartition]] = {}

@@ -42,6 +42,7 @@ class Brokers:
         """Of Produce answers to come; 0 afterwards."""
         self.told: dict[TopicPartition, int] = {}
         """The codes with which leaders answer the question about logs; 0 of others."""
+        self.ways = {1: object(), 2: object()}
         self._loop = loop
         self._ends: dict[TopicPartition, int] = {}
 
@@ -50,6 +51,9 @@ class Brokers:
 
     def leader(self, item: TopicPartition) -> int:
         return self.leaders.get(item, 1)
+
+    def way_to(self, node: int) -> object:
+        return self.ways[node]
 
     def by_leader(self, items: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
         found: dict[int, list[TopicPartition]] = {}
@@ -134,13 +138,46 @@ def target_on(brokers: Brokers) -> BatchTarget:
         timeout_ms=1_000,
         limits={},
     )
-    place = BatchPlace(brokers.cluster, ITEM)
+    send_one(target)
+    return target
+
+
+def send_one(target: BatchTarget) -> None:
+    place = BatchPlace(Brokers.cluster, ITEM)
     [found] = split(make_batch([Record(0, 1, record_body(None, b"x"))], Compression.NONE), place)
     target.begin()
-    assert brokers.sent == []
     target.produce(whole_block(found, place))
     target.serve()
-    return target
+
+
+@pytest.mark.parametrize("moves", [True, False])
+def test_what_a_session_has_written_to_is_not_written_to_over_another_connection(
+    loop: EventLoop, *, moves: bool
+) -> None:
+    """The broker may have come back without the marker of the transaction before, which the next one would join."""
+    brokers = Brokers(loop)
+    target = target_on(brokers)
+    target.settle(LOGS)
+    target.commit([Entry()], LOGS)
+    if moves:
+        brokers.leaders |= dict.fromkeys(LOGS, 2)
+    else:
+        brokers.ways[1] = object()
+    brokers.sent.clear()
+    target._sender._calm_until_s = 0
+    with pytest.raises(ClusterUnavailableError, match="the connection to its leader was lost"):
+        send_one(target)
+    assert brokers.sent == []
+
+
+def test_a_batch_is_not_sent_again_over_another_connection(loop: EventLoop) -> None:
+    brokers = Brokers(loop)
+    brokers.codes = [CONCURRENT_TRANSACTIONS]
+    target = target_on(brokers)
+    brokers.ways[1] = object()
+    with pytest.raises(ClusterUnavailableError, match="the connection to its leader was lost"):
+        target.settle({})
+    assert brokers.sent == [(1, "produce", [ITEM])]
 
 
 BATCH = [(1, "produce", [ITEM])]
