@@ -10,11 +10,12 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
 import structlog
+from structlog.typing import Processor
 
 from parallax.runtime.tracing import add_trace_ids
 
@@ -22,28 +23,70 @@ _ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 def configure_logging(*, json: bool = False, level: int = logging.INFO) -> None:
-    """Set up structlog for a process, to standard error. Called by composition roots, before anything is logged.
+    """Set up what a process logs, to standard error. Called by composition roots, before anything is logged.
+
+    Libraries log through the standard library: their warnings and errors, and Python's own warnings, become lines of the same
+    form, with the library's logger under ``logger``.
 
     Args:
         json: one JSON object a line; otherwise only if standard error is not a terminal.
-        level: the least severe level to show.
+        level: the least severe level to show of ours.
     """
     as_json = json or not sys.stderr.isatty()
+    told: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        add_trace_ids,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    # Tracebacks without the variables of their frames: passwords and tokens are among these.
+    written: list[Processor] = (
+        [
+            structlog.processors.ExceptionRenderer(
+                structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+            ),
+            structlog.processors.JSONRenderer(),
+        ]
+        if as_json
+        else [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
+    )
     structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            add_trace_ids,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.dict_tracebacks
-            if as_json
-            else structlog.processors.ExceptionPrettyPrinter(),
-            structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(),
-        ],
+        processors=[*told, *written],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=True,
     )
+    root = logging.getLogger()
+    for handler in [item for item in root.handlers if isinstance(item, _OfLibraries)]:
+        root.removeHandler(handler)
+    root.addHandler(_OfLibraries(told, written))
+    logging.captureWarnings(capture=True)
+
+
+class _OfLibraries(logging.Handler):
+    """Writes what libraries log as our own lines are written.
+
+    Args:
+        told: what a line is given.
+        written: makes text of it.
+    """
+
+    def __init__(self, told: Sequence[Processor], written: Sequence[Processor]) -> None:
+        super().__init__(logging.WARNING)
+        formatter = structlog.stdlib.ProcessorFormatter
+        self.setFormatter(
+            formatter(
+                foreign_pre_chain=[structlog.stdlib.add_logger_name, *told],
+                processors=[formatter.remove_processors_meta, *written],
+            )
+        )
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line."""
+        try:
+            sys.stderr.write(f"{self.format(record)}\n")
+        except Exception:  # noqa: BLE001 - as every handler of the standard library: who logs is not disturbed
+            self.handleError(record)
 
 
 def process_name(kind: str) -> str:

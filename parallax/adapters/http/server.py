@@ -101,7 +101,8 @@ class HttpServer:
                 # Who calls is what the connection says: no header changes that.
                 proxy_headers=False,
                 server_header=False,
-                # Its warnings are of callers' mistakes, as many as callers like.
+                # Its warnings are of callers' mistakes, as many as callers like; errors go where all that is logged goes.
+                log_config=None,
                 log_level="error",
                 access_log=False,
                 h11_max_incomplete_event_size=self._limits.head_bytes,
