@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from console import explaining, groups, lists, overviews, partitions, regions
+from console import explaining, groups, lists, overviews, partitions, regions, routes
 from console.drill_pages import add_drills
 from console.drilling import Drills
 from console.explaining import PictureQuestion
@@ -109,10 +109,10 @@ def create_app(
     _add_group(app, faces, reads, now_ms)
     _add_explain(app, faces, reads)
     _add_partition(app, faces, reads)
+    _add_route(app, faces, reads, now_ms)
     for path, title, listing in (
         ("/groups", "Groups", lists.groups),
         ("/routes", "Routes", lists.replication),
-        ("/route", "Partitions of a route", lists.partitions),
         ("/moves", "Moves", lists.moves),
         ("/drills", "Drills", lists.drills),
         ("/primaries", "Primaries", regions.primaries),
@@ -198,6 +198,24 @@ def _add_group(app: FastAPI, faces: PageFaces, reads: Reads, now_ms: Callable[[]
         return lambda: groups.look(reads, name, now_ms()).sections
 
     add_section_files(app, "/group", sections)
+
+
+def _add_route(app: FastAPI, faces: PageFaces, reads: Reads, now_ms: Callable[[], int]) -> None:
+    """A route's partitions, below how it is."""
+    asking = _asking(lists.partitions, reads, now_ms)
+    listed = Depends(asking)
+
+    @app.get("/route", response_model=None)
+    def page(request: Request, route: Text = "", look: Look = listed, seen: Seen = None) -> Response:
+        return faces.shared(
+            request,
+            "route.html",
+            f"Route {route}" if route else "Partitions of a route",
+            seen,
+            lambda: {"head": routes.head(reads, route), "listing": look()},
+        )
+
+    add_files(app, "/route", asking)
 
 
 def _add_partition(app: FastAPI, faces: PageFaces, reads: Reads) -> None:

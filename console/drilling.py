@@ -12,7 +12,7 @@ from console.listing import age, moment
 from parallax.errors import ParallaxError
 from parallax.failover.drill.figures import Leg, Timeline
 from parallax.failover.drill.report import picture, told
-from parallax.picture.svg import visible
+from parallax.picture.text import visible
 from parallax.v1 import moves_pb2 as pb
 
 ENDINGS = {

@@ -28,6 +28,7 @@ ROUTE_STATES: Mapping[int, tuple[str, str]] = {
     pb.ROUTE_STATE_UNKNOWN: ("unknown", "dim"),
 }
 """Words and tones."""
+_ORDERS = {"name": pb.BY_NAME, "lag": pb.BY_LAG}
 _PARTITION_STATES: Mapping[int, tuple[str, str]] = {
     pb.PARTITION_COPYING: ("copying", "good"),
     pb.PARTITION_WAITING: ("waiting", "warn"),
@@ -51,7 +52,7 @@ class Asked:
         after: where the page begins.
         group: moves of this group alone.
         state: partitions in this state alone.
-        sort: ``name``: by name; otherwise the greatest lag first.
+        sort: ``name``, ``lag``: the greatest first; otherwise those that are stopped, then by lag.
         route: whose partitions.
     """
 
@@ -189,7 +190,7 @@ def partitions(reads: Reads, asked: Asked) -> Listing:
         asked.route,
         prefix=asked.prefix,
         state=_CHOSEN_STATES.get(asked.state, pb.PARTITION_STATE_UNKNOWN),
-        by_lag=asked.sort != "name",
+        sort=_ORDERS.get(asked.sort, pb.WORST_FIRST),
         after=asked.after,
         limit=PAGE,
     )
@@ -215,7 +216,12 @@ def partitions(reads: Reads, asked: Asked) -> Listing:
             Choice("route", "Route", asked.route),
             Choice("prefix", "Topics that begin with", asked.prefix),
             Choice("state", "State", asked.state, (("", "any"), *((word, word) for word in _CHOSEN_STATES))),
-            Choice("sort", "Order", asked.sort, (("", "greatest lag first"), ("name", "by name"))),
+            Choice(
+                "sort",
+                "Order",
+                asked.sort,
+                (("", "worst first"), ("lag", "greatest lag first"), ("name", "by name")),
+            ),
         ),
         notes=(told,),
     )

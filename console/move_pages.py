@@ -18,7 +18,7 @@ from console.people import Person, Role
 from console.web import PageFaces
 from parallax.errors import PlanChangedError
 from parallax.failover.orders import order_of
-from parallax.picture.svg import visible
+from parallax.picture.text import visible
 from parallax.v1 import moves_pb2 as pb
 
 _log = structlog.get_logger(__name__)

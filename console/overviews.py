@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from console.groups import optional
-from console.listing import age, link
+from markupsafe import Markup
+
+from console import routes as route_faces
+from console.listing import Cell, age
 from console.lists import OLD_MS, ROUTE_STATES
+from console.moving import STATES
 from console.reads import Reads
 from console.safety import FailoverWay, Findings, ways
 from parallax.domain.ids import Route
@@ -18,11 +22,6 @@ from parallax.v1 import primaries_pb2
 
 _MOST = 1_000
 """Routes, moves and drills that are looked at: a page of the service's at most."""
-_HEALTH = {
-    primaries_pb2.UP: ("up", "good"),
-    primaries_pb2.AWAY: ("away", "bad"),
-    primaries_pb2.NOT_ASKED: ("not asked", "dim"),
-}
 
 T = TypeVar("T")
 
@@ -62,10 +61,20 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """All of it; ``missing`` tells what could not be asked, and why."""
+    """All of it.
 
+    Attributes:
+        facts: what an operator asks first: labels and values, which lead to their lists.
+        cards: the regions.
+        ways: from each region to each other one, whether it is safe.
+        drawing: the routes as a picture; None: there are none, or too many.
+        missing: what could not be asked, and why.
+    """
+
+    facts: tuple[tuple[str, Cell], ...]
     cards: tuple[Card, ...]
     ways: tuple[FailoverWay, ...]
+    drawing: Markup | None
     missing: tuple[str, ...]
 
 
@@ -95,7 +104,52 @@ def overview(reads: Reads, now_ms: int) -> Overview:
         part("sync", lambda: reads.list_sync_problems(limit=1)),
     )
     cards = tuple(_card(item, routes or (), regions.answered_in) for item in regions.regions)
-    return Overview(cards, ways(seen, now_ms), tuple(missing))
+    return Overview(
+        tuple(_facts(seen, now_ms)),
+        cards,
+        ways(seen, now_ms),
+        route_faces.drawn(regions.regions, routes or ()),
+        tuple(missing),
+    )
+
+
+def _facts(seen: Findings, now_ms: int) -> Iterator[tuple[str, Cell]]:
+    """What could not be asked is a dash."""
+    moves = Cell(None)
+    if seen.moves is not None:
+        opened = [item for item in seen.moves if not item.ended]
+        states = Counter(STATES.get(item.state, (item.state, ""))[0] for item in opened)
+        told = ", ".join(f"{count:,} {word}" for word, count in states.items())
+        moves = Cell(len(opened), text=told or "none", tone="warn" if opened else "", link="/moves")
+    yield "Open moves", moves
+    dual = None if seen.primaries is None else sum(item.dual_active for item in seen.primaries)
+    yield (
+        "Groups that are dual active",
+        Cell(dual, text="none" if dual == 0 else None, tone="bad" if dual else "", link="/primaries"),
+    )
+    yield "Groups with sync problems", _sync_fact(seen.sync)
+    drill = Cell(None)
+    if seen.drills is not None:
+        newest = max(seen.drills, key=lambda item: item.started_at_ms, default=None)
+        drill = (
+            Cell("never", tone="warn", link="/drills")
+            if newest is None
+            else Cell(
+                newest.ending,
+                text=f"{newest.ending}, {age(max(0, now_ms - newest.started_at_ms))} ago",
+                tone="" if newest.ending in ("passed", "running") else "bad",
+                link="/drills",
+            )
+        )
+    yield "Last drill", drill
+
+
+def _sync_fact(sync: pb.ListSyncProblemsResponse | None) -> Cell:
+    if sync is None or not sync.HasField("job"):
+        return Cell(None, link="/sync-problems")
+    count, old = sync.job.groups_with_problems, sync.job.age_ms > OLD_MS
+    words = f"{count:,} of {sync.job.groups:,}" + (f", told {age(sync.job.age_ms)} ago" if old else "")
+    return Cell(count, text=words, tone="warn" if count or old else "", link="/sync-problems")
 
 
 def _card(
@@ -108,7 +162,7 @@ def _card(
         item.region,
         item.region == answered_in,
         tuple(
-            ClusterFace(each.cluster, *_HEALTH.get(each.health, ("unknown", "dim")), each.problem)
+            ClusterFace(each.cluster, *route_faces.HEALTH.get(each.health, ("unknown", "dim")), each.problem)
             for each in clusters
         ),
         tuple(_arrow(each) for each in routes if Route.parse(each.route).target == item.region),
@@ -118,18 +172,12 @@ def _card(
 def _arrow(item: pb.RouteReplication) -> Arrow:
     route = Route.parse(item.route)
     word, tone = ROUTE_STATES.get(item.state, ("unknown", "dim"))
-    lag, told_ms = optional(item, "lag_records"), optional(item, "age_ms")
-    told = [] if lag is None else [f"lag {lag:,}"]
-    if (latency := optional(item, "latency_ms")) is not None:
-        told.append(f"latency {age(latency)}")
-    if told_ms is not None and told_ms > OLD_MS:
-        told.append(f"told {age(told_ms)} ago")
     return Arrow(
         str(route.source),
         str(route.target),
         word,
         tone,
-        link("/route", route=item.route),
-        ", ".join(told),
+        route_faces.address(item.route),
+        route_faces.told_of(item),
         tuple(item.problems),
     )

@@ -95,7 +95,7 @@ class Reads(Protocol):
         *,
         prefix: str = "",
         state: overview_pb2.PartitionState = overview_pb2.PARTITION_STATE_UNKNOWN,
-        by_lag: bool = False,
+        sort: overview_pb2.PartitionOrder = overview_pb2.BY_NAME,
         after: str = "",
         limit: int = 0,
     ) -> overview_pb2.ListReplicationPartitionsResponse:

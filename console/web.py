@@ -26,8 +26,8 @@ from console.people import Entrance, NoRoleError, NotSignedInError
 from console.sharing import SharedLooks
 from parallax.client.status import status_of
 from parallax.errors import ForbiddenError, ParallaxError, UnauthenticatedError
-from parallax.picture.style import STYLE
-from parallax.picture.svg import visible
+from parallax.picture.style import PAGE_STYLE
+from parallax.picture.text import visible
 
 _log = structlog.get_logger(__name__)
 
@@ -345,7 +345,7 @@ def _finalized(value: Any) -> Any:
 def static_file(name: str) -> tuple[bytes, str, str] | None:
     """A file that pages load, its type and its digest; None: there is none of that name."""
     if name == "picture.css":
-        content = STYLE.encode()
+        content = PAGE_STYLE.encode()
     elif name in {item.name for item in (HERE / "static").iterdir() if item.suffix in _KINDS}:
         content = (HERE / "static" / name).read_bytes()
     else:

@@ -50,7 +50,9 @@ class _Row:
         return _UNKNOWN_LAG if lag is None else lag
 
 
-_Key = tuple[int, TopicPartition]
+_Key = tuple[tuple[int, ...], TopicPartition]
+_RANKS = {pb.BY_NAME: 0, pb.BY_LAG: 1, pb.WORST_FIRST: 2}
+"""By how many numbers partitions are ordered before their names."""
 _ShardRun = tuple[int, str]
 """A shard, and the driver that counts its records."""
 
@@ -157,8 +159,8 @@ class ReplicationLists:
             LimitError: it is more than a page may have.
             StoreUnavailableError: the store did not answer.
         """
-        limit, by_lag = limit_of(request.limit), request.sort == pb.BY_LAG
-        begins = _key_of(request.after, by_lag=by_lag) if request.after else None
+        limit, order = limit_of(request.limit), request.sort
+        begins = _key_of(request.after, order) if request.after else None
         reports = self._reports(route)
         fitting = [
             _Row(report.status, item)
@@ -169,10 +171,10 @@ class ReplicationLists:
         ]
 
         def key(row: _Row) -> _Key:
-            return (-row.lag if by_lag else 0, row.partition.topic_partition)
+            return (_rank_of(row, order), row.partition.topic_partition)
 
         behind = [row for row in fitting if begins is None or key(row) > begins]
-        page, next_after = cut(sorted(behind, key=key), lambda row: _place_of(row, by_lag=by_lag), limit)
+        page, next_after = cut(sorted(behind, key=key), lambda row: _place_of(row, order), limit)
         now_ms = self._now_ms()
         return pb.ListReplicationPartitionsResponse(
             partitions=[_partition(row, now_ms) for row in page],
@@ -192,17 +194,23 @@ class ReplicationLists:
         return reports
 
 
-def _place_of(row: _Row, *, by_lag: bool) -> str:
+def _rank_of(row: _Row, order: pb.PartitionOrder) -> tuple[int, ...]:
+    stopped = _STATES.get(row.partition.state) == pb.PARTITION_STOPPED
+    count = _RANKS.get(order, 0)
+    return (-int(stopped), -row.lag)[2 - count :] if count else ()
+
+
+def _place_of(row: _Row, order: pb.PartitionOrder) -> str:
     topic, partition = row.partition.topic_partition
-    return f"{row.lag}/{topic}/{partition}" if by_lag else f"{topic}/{partition}"
+    return "/".join([*(str(-number) for number in _rank_of(row, order)), topic, str(partition)])
 
 
-def _key_of(place: str, *, by_lag: bool) -> _Key:
+def _key_of(place: str, order: pb.PartitionOrder) -> _Key:
     """The order's key of a place that `_place_of` has made."""
-    lag, _, rest = place.partition("/") if by_lag else ("0", "", place)
-    topic, _, partition = rest.rpartition("/")
     try:
-        return (-int(lag), TopicPartition(TopicName(topic), int(partition)))
+        *ranks, topic, partition = place.split("/")
+        rank = tuple(-int(rank) for _, rank in zip(range(_RANKS.get(order, 0)), ranks, strict=True))
+        return rank, TopicPartition(TopicName(topic), int(partition))
     except ValueError:
         raise InvalidNameError(
             f"after: {place!r} is no place of this list; take the next_after of a page of the same order"

@@ -84,7 +84,10 @@ def _replication(router: APIRouter, shell: Shell) -> None:
             Query(description="In this state alone; absent: in any."),
         ] = None,
         sort: Annotated[
-            Literal["name", "lag"], Query(description="By topic and partition, or the greatest lag first.")
+            Literal["name", "lag", "worst"],
+            Query(
+                description="By topic and partition, the greatest lag first, or those first that are stopped."
+            ),
         ] = "name",
         after: After = "",
         limit: Limit = 0,
@@ -94,7 +97,7 @@ def _replication(router: APIRouter, shell: Shell) -> None:
             route=route,
             prefix=prefix,
             state=f"PARTITION_{state.upper()}" if state else None,
-            sort=pb.BY_LAG if sort == "lag" else pb.BY_NAME,
+            sort={"name": pb.BY_NAME, "lag": pb.BY_LAG, "worst": pb.WORST_FIRST}[sort],
             after=after,
             limit=limit,
         )

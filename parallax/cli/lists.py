@@ -119,6 +119,20 @@ class PartitionSort(StrEnum):
 
     NAME = "name"
     LAG = "lag"
+    WORST = "worst"
+
+    @property
+    def asked(self) -> pb.PartitionOrder:
+        """As the service is asked."""
+        return {self.NAME: pb.BY_NAME, self.LAG: pb.BY_LAG, self.WORST: pb.WORST_FIRST}[self]
+
+    def key(self, row: Row) -> tuple[int, ...]:
+        """By which rows of several routes, each in this order, are merged."""
+        if self is PartitionSort.NAME:
+            return ()
+        lag = 1 if row["lag_records"] is None else -row["lag_records"]
+        stopped = row["state"] == "PARTITION_STOPPED"
+        return (lag,) if self is PartitionSort.LAG else (not stopped, lag)
 
 
 def partitions(
@@ -127,7 +141,10 @@ def partitions(
     ] = None,
     stopped: Annotated[bool, typer.Option("--stopped", help="Those alone that can't go on.")] = False,
     sort: Annotated[
-        PartitionSort, typer.Option("--sort", help="By topic and partition, or the greatest lag first.")
+        PartitionSort,
+        typer.Option(
+            "--sort", help="By topic and partition, by the greatest lag, or the stopped ones first."
+        ),
     ] = PartitionSort.NAME,
     prefix: Annotated[str, typer.Option("--prefix", help="Topics that begin so.")] = "",
     filters: FilterOption = None,
@@ -142,14 +159,13 @@ def partitions(
 ) -> None:
     """List the partitions of routes: what each lags by, and what is stopped, why, and what to do."""
     state = pb.PARTITION_STOPPED if stopped else pb.PARTITION_STATE_UNKNOWN
-    by_lag = sort is PartitionSort.LAG
     choice, chosen = choice_of(filters, ""), output_of(output, as_json=as_json)
     with connect(config, service, tls_ca, timeout_ms) as client:
 
         def found(name: str) -> tuple[list[Row], bool]:
             def page(after: str, most: int) -> tuple[Sequence[Row], str]:
                 answer = client.list_replication_partitions(
-                    name, prefix=prefix, state=state, by_lag=by_lag, after=after, limit=most
+                    name, prefix=prefix, state=state, sort=sort.asked, after=after, limit=most
                 )
                 return [{"route": name, **row} for row in _rows(answer.partitions)], answer.next_after
 
@@ -159,10 +175,7 @@ def partitions(
             names = route or [item.route for item in _every_route(client)]
             parts = [found(name) for name in names]
             rows = [row for of_route, _ in parts for row in of_route]
-            if by_lag:
-                rows.sort(
-                    key=lambda row: -1 if row["lag_records"] is None else row["lag_records"], reverse=True
-                )
+            rows.sort(key=sort.key)
             more = any(more for _, more in parts) or bool(limit and len(rows) > limit)
             rows = rows[:limit] if limit else rows
             _PARTITIONS.write(rows, chosen, more=more)

@@ -477,7 +477,7 @@ class OffsetClient:
         *,
         prefix: str = "",
         state: overview_pb2.PartitionState = overview_pb2.PARTITION_STATE_UNKNOWN,
-        by_lag: bool = False,
+        sort: overview_pb2.PartitionOrder = overview_pb2.BY_NAME,
         after: str = "",
         limit: int = 0,
         timeout_ms: float | None = None,
@@ -488,7 +488,7 @@ class OffsetClient:
             route: ``a->b``.
             prefix: topics that begin so.
             state: in this state alone; unknown: in any.
-            by_lag: the greatest lag first, instead of by name.
+            sort: by name, by lag, or those first that are stopped.
             after: ``next_after`` of the page before, of the same order.
             limit: entries at most; 0: the server's choice.
             timeout_ms: budget of the call; None: the client's.
@@ -497,7 +497,7 @@ class OffsetClient:
             route=route,
             prefix=prefix,
             state=state,
-            sort=overview_pb2.BY_LAG if by_lag else overview_pb2.BY_NAME,
+            sort=sort,
             after=after,
             limit=limit,
         )

@@ -10,6 +10,7 @@ _LIGHT = {
     "lane": "#f6f8fa",
     "edge": "#c4ccd6",
     "good": "#0a6b3d",
+    "warn": "#8a5300",
     "bad": "#a32a00",
     "resume": "#b3005e",
 }
@@ -21,6 +22,7 @@ _DARK = {
     "lane": "#181f28",
     "edge": "#4a5666",
     "good": "#54d08f",
+    "warn": "#f2b75c",
     "bad": "#ff9a70",
     "resume": "#ff7ab8",
 }
@@ -84,4 +86,28 @@ STYLE = (
     + _colours(_LIGHT, _SOURCES_LIGHT)
     + f"@media(prefers-color-scheme:dark){{{_colours(_DARK, _SOURCES_DARK)}}}"
 )
-"""The style sheet of every picture; all of it below the class ``picture``."""
+"""The style sheet of a picture that is a file; all of it below the class ``picture``."""
+
+
+def _tones(names: dict[str, str], line: str) -> str:
+    tones = {"runs": names["good"], "slow": names["warn"], "stands": names["bad"], "dark": names["dim"]}
+    rules = [
+        f".picture .cluster{{fill:{names['lane']};stroke:{names['edge']}}}",
+        f".picture .went{{stroke:{line}}}.picture .went-area{{fill:{line}}}",
+        *(
+            f".picture .way.{tone}{{stroke:{colour}}}.picture .tip.{tone},.picture .word.{tone}{{fill:{colour}}}"
+            for tone, colour in tones.items()
+        ),
+    ]
+    return "".join(rules)
+
+
+PAGE_STYLE = (
+    STYLE + ".picture .way{fill:none}.picture .way.slow{stroke-dasharray:9 5}"
+    ".picture .way.stands{stroke-dasharray:2 6}.picture .way.dark{stroke-dasharray:1 7}"
+    ".picture .tip{stroke:none}.picture .word{font-size:12.5px;font-weight:700}"
+    ".picture .went{fill:none;stroke-width:1.6;stroke-linejoin:round}.picture .went-area{fill-opacity:.15}"
+    + _tones(_LIGHT, _SOURCES_LIGHT[0])
+    + f"@media(prefers-color-scheme:dark){{{_tones(_DARK, _SOURCES_DARK[0])}}}"
+)
+"""That of a page, which also shows pictures that are no files."""

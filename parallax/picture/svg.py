@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 
 from parallax.picture.model import Lane, LogView, Picture, Piece, PieceState, Span
 from parallax.picture.style import STYLE
+from parallax.picture.text import at as _n
+from parallax.picture.text import safe as _safe
+from parallax.picture.text import short as _short
 
 WIDTH = 1180
 _LEFT, _RIGHT = 206, 20
@@ -495,22 +497,3 @@ def _wrapped(text: str, most: int) -> list[str]:
             lines[-1] = _short(f"{lines[-1]} {word}", _LETTERS_A_LINE - 1).rstrip("\u2026") + "\u2026"
             break
     return lines
-
-
-def _short(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}\u2026"
-
-
-def visible(text: str) -> str:
-    """The text; what a screen does not show, or would be moved by, is shown by its number."""
-    return "".join(letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in text)
-
-
-def _safe(text: str) -> str:
-    """Within XML."""
-    return escape(visible(text))
-
-
-def _n(number: float) -> str:
-    """A coordinate: a tenth of a pixel is enough."""
-    return f"{number:.1f}".removesuffix(".0")

@@ -31,6 +31,7 @@ class PartitionOrder(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     BY_NAME: _ClassVar[PartitionOrder]
     BY_LAG: _ClassVar[PartitionOrder]
+    WORST_FIRST: _ClassVar[PartitionOrder]
 ROUTE_STATE_UNKNOWN: RouteState
 ROUTE_COPYING: RouteState
 ROUTE_WAITING: RouteState
@@ -45,6 +46,7 @@ PARTITION_ABSENT: PartitionState
 PARTITION_STOPPED: PartitionState
 BY_NAME: PartitionOrder
 BY_LAG: PartitionOrder
+WORST_FIRST: PartitionOrder
 
 class ListGroupsRequest(_message.Message):
     __slots__ = ("prefix", "after", "limit", "with_lag")

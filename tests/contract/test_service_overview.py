@@ -121,7 +121,7 @@ def test_rest_answers_with_the_messages_of_grpc(http: httpx.Client, client: Offs
         "/v1/groups?with_lag=true": client.list_groups(with_lag=True),
         "/v1/replication?region=b": client.list_replication(region="b"),
         "/v1/replication/a-%3Eb/partitions?state=stopped&sort=lag": client.list_replication_partitions(
-            "a->b", state=pb.PARTITION_STOPPED, by_lag=True
+            "a->b", state=pb.PARTITION_STOPPED, sort=pb.BY_LAG
         ),
         "/v1/groups/billing/moves": client.list_moves("billing"),
         "/v1/moves?limit=2": client.list_moves(limit=2),
@@ -339,7 +339,7 @@ def test_a_group_that_is_looked_at_tells_its_lag_as_it_went(
     assert told["lag_history"] == [{"at_ms": NOW_MS, "lag_records": 0}]
 
 
-def test_partitions_come_by_name_and_by_lag(client: OffsetClient) -> None:
+def test_partitions_come_by_name_by_lag_and_the_worst_first(client: OffsetClient) -> None:
     by_name = client.list_replication_partitions("a->b")
     assert [(item.topic, item.partition) for item in by_name.partitions] == [
         ("tolls", 10),
@@ -348,16 +348,28 @@ def test_partitions_come_by_name_and_by_lag(client: OffsetClient) -> None:
         ("trips", 2),
     ]
     assert (by_name.total, by_name.age_ms) == (4, 2_000)
+    # What does not know its lag comes last, not among those that have none.
+    assert _in_pages_of_one(client, pb.BY_LAG) == [("tolls", 10), ("trips", 1), ("trips", 0), ("trips", 2)]
+    assert _in_pages_of_one(client, pb.WORST_FIRST) == [
+        ("trips", 1),  # it is stopped
+        ("tolls", 10),
+        ("trips", 0),
+        ("trips", 2),
+    ]
+    with pytest.raises(InvalidNameError, match="of the same order"):
+        client.list_replication_partitions("a->b", sort=pb.WORST_FIRST, after="90/tolls/10")
+
+
+def _in_pages_of_one(client: OffsetClient, sort: pb.PartitionOrder) -> list[tuple[str, int]]:
     found: list[tuple[str, int]] = []
     after = ""
     for _ in range(5):
-        page = client.list_replication_partitions("a->b", by_lag=True, limit=1, after=after)
+        page = client.list_replication_partitions("a->b", sort=sort, limit=1, after=after)
         found += [(item.topic, item.partition) for item in page.partitions]
         after = page.next_after
         if not after:
             break
-    # What does not know its lag comes last, not among those that have none.
-    assert found == [("tolls", 10), ("trips", 1), ("trips", 0), ("trips", 2)]
+    return found
 
 
 def test_a_stopped_partition_says_why_and_what_to_do(http: httpx.Client) -> None:

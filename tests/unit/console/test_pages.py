@@ -357,7 +357,7 @@ def test_partitions_are_narrowed_and_ordered_by_the_service() -> None:
             "route": "a->b",
             "prefix": "tr",
             "state": overview_pb2.PARTITION_STOPPED,
-            "by_lag": False,
+            "sort": overview_pb2.BY_NAME,
             "after": "",
             "limit": 100,
         },
@@ -367,11 +367,39 @@ def test_partitions_are_narrowed_and_ordered_by_the_service() -> None:
     assert "billing: mend it" in page.text
 
 
-def test_a_route_shows_first_what_lags_most() -> None:
+@pytest.mark.parametrize(("chosen", "asked"), [("", overview_pb2.WORST_FIRST), ("lag", overview_pb2.BY_LAG)])
+def test_a_route_shows_first_what_is_stopped_or_lags_most(chosen: str, asked: int) -> None:
     """Of ten thousand partitions nobody looks for it."""
     reads = group_reads()
-    read(Browser(reads), "/route", route="a->b")
-    assert reads.asked[-1][1]["by_lag"] is True
+    read(Browser(reads), "/route", route="a->b", sort=chosen)
+    assert reads.asked[-1][1]["sort"] == asked
+
+
+def test_above_its_partitions_a_route_says_how_it_is() -> None:
+    reads = group_reads()
+    routes = reads.told["list_replication"]
+    assert isinstance(routes, overview_pb2.ListReplicationResponse)
+    route = next(item for item in routes.routes if item.route == "a->b")
+    route.state, route.records_per_s, route.partitions_stopped = overview_pb2.ROUTE_PARTLY_STOPPED, 1_234.5, 2
+    route.problems.append("trips-4: RIGHT_MISSING")
+    client = Browser(reads)
+    assert "now unknown" not in client.get("/route?route=a->b").text
+    route.lag_history.extend(pb.LagSample(lag_records=lag) for lag in (0, 700, 90))
+    page = read(client, "/route", route="a->b")
+    for told in ("regional-a to aggregate-b", "partly stopped", "1,234", "2 of 2", "trips-4: RIGHT_MISSING"):
+        assert told in page.text
+    assert "now 90 records, at most 700" in page.text
+    assert "billing: mend it" in page.text
+
+
+def test_a_route_that_can_not_be_asked_about_leaves_its_partitions() -> None:
+    reads = group_reads()
+    page = read(Browser(reads), "/route", route="a->c")
+    assert "No route of the configuration is called so." in page.text
+    reads.told["list_replication"] = StoreUnavailableError("no host answered")
+    page = read(Browser(reads), "/route", route="a->b")
+    assert "is not known: STORE_UNAVAILABLE: no host answered" in page.text
+    assert "billing: mend it" in page.text
 
 
 def test_a_route_that_nobody_tells_of_is_unknown_and_not_zero() -> None:
@@ -499,6 +527,65 @@ def test_the_overview_names_what_could_not_be_asked_and_shows_the_rest() -> None
     assert page.text.count("STORE_UNAVAILABLE: no host answered") == 5
     assert "a to b: not known" in page.text
     assert "aggregate-b" in page.text
+
+
+def _facts(page: Read) -> dict[str, str]:
+    """The labels and values above the overview."""
+    text = page.text.split("Safe to fail over?")[0]
+    labels = ("Open moves", "Groups that are dual active", "Groups with sync problems", "Last drill")
+    values = re.split("|".join(labels), text)[1:]
+    return {label: value.strip() for label, value in zip(labels, values, strict=True)}
+
+
+def test_the_overview_begins_with_what_somebody_has_to_see_to() -> None:
+    reads = group_reads()
+    assert _facts(read(Browser(reads), "/")) == {
+        "Open moves": "none",
+        "Groups that are dual active": "none",
+        "Groups with sync problems": "0 of 12",
+        "Last drill": "passed, 1 h ago",
+    }
+    reads.told["list_moves"] = overview_pb2.ListMovesResponse(
+        moves=[
+            overview_pb2.MoveSummary(group="x", state="running"),
+            overview_pb2.MoveSummary(group="y", state="interrupted"),
+            overview_pb2.MoveSummary(group="z", state="moved", ended=True),
+        ]
+    )
+    reads.told["list_primaries"] = primaries_pb2.ListPrimariesResponse(
+        primaries=[decided("x", dual_active=True)]
+    )
+    reads.told["list_drills"] = overview_pb2.ListDrillsResponse()
+    reads.told["list_sync_problems"] = StoreUnavailableError("no host answered")
+    page = read(Browser(reads), "/")
+    assert _facts(page) == {
+        "Open moves": "1 running, 1 interrupted",
+        "Groups that are dual active": "1",
+        "Groups with sync problems": "\u2013",
+        "Last drill": "never",
+    }
+    assert {"/moves", "/primaries", "/sync-problems", "/drills"} <= {
+        item["href"] for item in page.all("a") if "href" in item
+    }
+
+
+def test_the_overview_draws_every_route_with_its_state_in_words() -> None:
+    page = read(Browser(group_reads()), "/")
+    (drawing,) = (item for item in page.all("svg") if "ways" in item["class"])
+    assert drawing["role"] == "img"
+    for route in ("a->a", "a->b", "b->a", "b->b"):
+        assert f"{route} copying (lag 0, latency 180 ms)" in page.text
+
+
+def test_more_routes_than_a_picture_can_show_are_told_by_the_list_alone() -> None:
+    reads = group_reads()
+    routes = reads.told["list_replication"]
+    assert isinstance(routes, overview_pb2.ListReplicationResponse)
+    for number in range(40):
+        routes.routes.add(
+            route=f"a->c{number}", source_cluster="regional-a", target_cluster=f"aggregate-c{number}"
+        )
+    assert not [item for item in read(Browser(reads), "/").all("svg") if "ways" in item["class"]]
 
 
 def test_unknown_is_a_dash_and_zero_is_zero() -> None:

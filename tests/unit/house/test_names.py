@@ -24,6 +24,7 @@ REASONS_TO_BE_ALONE = {
     "parallax.config.mirror_maker_export": "a section of its own, as each part of the file that is about one thing has a module",
     "parallax.config.pace": "what a word of the configuration stands for, which those who copy share with it",
     "parallax.domain.outcome": "the words of answers, which every layer knows",
+    "parallax.picture.text": "what all pictures write with, and pages that show names",
     "parallax.moved": "goes with the next release",
     "parallax.adapters.spark.daemon": "run by Spark as a module, before anything else may be imported",
 }

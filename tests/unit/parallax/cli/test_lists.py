@@ -147,6 +147,12 @@ def test_partitions_of_all_routes_come_by_lag(served: Served) -> None:
     ]
 
 
+def test_partitions_of_all_routes_come_with_the_stopped_ones_first(served: Served) -> None:
+    rows = parsed(served, "partitions", "--sort", "worst")
+    assert [row["lag_records"] for row in rows] == [70, 3, None]
+    assert rows[0]["state"] == "PARTITION_STOPPED"
+
+
 def test_a_limit_says_that_there_are_more(served: Served) -> None:
     assert "there are more: --limit 0" in run(served, "moves", "--limit", "1").stdout
     assert "there are more" not in run(served, "moves", "--limit", "0").stdout

@@ -1,0 +1,25 @@
+"""What every picture writes: text that can stand in XML, names that fit, and coordinates."""
+
+from __future__ import annotations
+
+from html import escape
+
+
+def visible(text: str) -> str:
+    """The text; what a screen does not show, or would be moved by, is shown by its number."""
+    return "".join(letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in text)
+
+
+def safe(text: str) -> str:
+    """Within XML."""
+    return escape(visible(text))
+
+
+def short(text: str, most: int) -> str:
+    """So many letters at most."""
+    return text if len(text) <= most else f"{text[: most - 1]}\u2026"
+
+
+def at(number: float) -> str:
+    """A coordinate: a tenth of a pixel is enough."""
+    return f"{number:.1f}".removesuffix(".0")
