@@ -19,9 +19,14 @@
   });
   document.body.addEventListener("htmx:sendError", () => say("The console does not answer."));
   document.body.addEventListener("htmx:timeout", () => say("The console does not answer."));
+  const refused = {
+    401: "You are not signed in any more: open the page again.",
+    403: "You may not look at this any more.",
+    404: "What this page shows is not there any more.",
+    500: "The console failed; its log says how.",
+  };
   document.body.addEventListener("htmx:responseError", ({ detail: { xhr } }) =>
-    say(xhr.status === 401 ? "You are not signed in any more: open the page again."
-      : `The offset service does not answer (status ${xhr.status}).`));
+    say(refused[xhr.status] || `The offset service does not answer (status ${xhr.status}).`));
 
   // Nobody looks at a page in the background, and nothing changes under a hand that writes or a text that is marked.
   document.body.addEventListener("htmx:beforeRequest", (event) => {
