@@ -14,6 +14,8 @@ from parallax.consumer.events import EventKind as ConsumerEvent
 from parallax.consumer.events import EventQueue, FailoverEvent
 from parallax.consumer.settings import Policies as ConsumerPolicies
 from parallax.domain.outcome import Outcome
+from parallax.failover.plan import Ending
+from parallax.failover.verify.verdict import Verdict
 from parallax.producer.events import ProducerEvent, ProducerEventKind
 from parallax.producer.settings import ProducerPolicies
 from tests.unit.house.test_imports import CORE, LAYERS, PACKAGES
@@ -51,6 +53,30 @@ def test_the_runbook_explains_every_outcome() -> None:
     told = words(rows(page("failover.md"), "| outcome in a plan |"))
     told += words(rows(page("failover.md"), "| outcome of the sync job |"))
     assert sorted(set(told)) == sorted(outcome.name for outcome in Outcome)
+
+
+def leaves(text: str) -> dict[str, str]:
+    """The branches of the trees of a page, with what stands at their ends."""
+    found = (re.match(r"[│ ]*[├└]─ (.+?) \.{2,} +(.+)", line) for line in text.splitlines())
+    return {item[1]: item[2] for item in found if item is not None}
+
+
+def test_the_tree_leads_from_every_outcome_ending_and_verdict_to_something_to_do() -> None:
+    tree = leaves(page("what-to-do.md"))
+    named = {word for branch in tree for word in re.findall(r"[A-Za-z_]+", branch)}
+    assert {outcome.name for outcome in Outcome} <= named
+    assert {ending.value for ending in Ending} <= named
+    assert {verdict.name.lower() for verdict in Verdict} <= named
+    for branch, what in tree.items():
+        assert len(what) > len("done") or "exit code 0" in branch
+
+
+def test_the_tree_names_commands_that_there_are() -> None:
+    told = set(re.findall(r"parallax ([a-z-]+)", page("what-to-do.md")))
+    assert told <= set(COMMANDS)
+    runbook = page("failover.md") + page("commands.md") + page("alerts.md")
+    for option in set(re.findall(r"--[a-z-]+", page("what-to-do.md"))) - {"--sort"}:
+        assert option in runbook, option
 
 
 def test_the_page_of_commands_names_every_one_and_its_exit_codes() -> None:
