@@ -88,8 +88,8 @@ test-rules: setup ## Rules, alerts and dashboards on Debian's prometheus and pro
 	@$(BIN)/python -m tests.worlds.scrapes | promtool check metrics
 	@$(BIN)/python -m tests.worlds.watched
 
-test-console: setup ## Every page of the console in Debian's chromium, which has to be installed, on a real stack
-	@command -v chromium >/dev/null || { echo "chromium is missing: apt-get install chromium"; exit 2; }
+test-console: setup ## Every page of the console in Debian's chromium, and alerts in its prometheus, which have to be installed, on a real stack
+	@for tool in chromium prometheus; do command -v $$tool >/dev/null || { echo "$$tool is missing: apt-get install $$tool"; exit 2; }; done
 	@$(BIN)/pytest tests/browser
 
 screenshots: setup ## Take the pictures of the console's pages anew (docs/pictures), on a real stack with Debian's chromium

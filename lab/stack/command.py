@@ -176,7 +176,7 @@ def _watch_live(stack: LocalStack, down_requested: threading.Event) -> None:
 def _region_table(state: dict[str, Any]) -> Table:
     """One column per region: it fits a terminal of 80 characters."""
     table = Table("", *(f"region {region}" for region in state["regions"]), box=None)
-    for name in ("regional", "aggregate", "grpc", "rest", "cassandra", "console"):
+    for name in ("regional", "aggregate", "grpc", "rest", "replicator", "cassandra", "console"):
         if any(name in addresses for addresses in state["regions"].values()):
             table.add_row(name, *(addresses.get(name, "-") for addresses in state["regions"].values()))
     return table

@@ -145,6 +145,12 @@ class StackLayout:
         """Host and port of a region's REST service."""
         return f"{HOST}:{self.ports[f'offsetsvc-{region}/rest']}"
 
+    def replicator_url(self, region: str) -> str | None:
+        """Base URL of the status server of the replicator into a region, one process for all; None: there is none."""
+        if not self.spec.services or region not in self.spec.receiving:
+            return None
+        return f"{'https' if self.spec.secure else 'http'}://{HOST}:{self.ports[f'{SPARK}/status']}"
+
     def console_url(self, region: str) -> str | None:
         """Base URL of a region's web console; None: there are none."""
         return f"http://{HOST}:{self.ports[f'console-{region}/http']}" if self.has_consoles else None
@@ -228,7 +234,14 @@ class StackLayout:
                 "rest": self.rest_url(region),
                 "cassandra": self.cassandra_address(region),
             }
-            | ({} if (console := self.console_url(region)) is None else {"console": console})
+            | {
+                name: url
+                for name, url in (
+                    ("replicator", self.replicator_url(region)),
+                    ("console", self.console_url(region)),
+                )
+                if url is not None
+            }
             for region in self.spec.regions
         }
 

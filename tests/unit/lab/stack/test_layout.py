@@ -90,6 +90,7 @@ def test_the_status_has_each_region_with_all_addresses(tmp_path: Path) -> None:
     assert status["a"]["regional"] == f"{HOST}:{layout.ports['regional-a']}"
     assert status["a"]["rest"] == f"http://{HOST}:{layout.ports['offsetsvc-a/rest']}"
     assert status["a"]["cassandra"] == status["b"]["cassandra"]
+    assert status["a"]["replicator"] == f"http://{HOST}:{layout.ports['spark/status']}"
     assert (
         status["b"]["regional"]
         == f"{HOST}:{layout.ports['regional-b-1']},{HOST}:{layout.ports['regional-b-2']}"
@@ -163,7 +164,7 @@ def test_consoles_belong_to_their_regions(tmp_path: Path) -> None:
 def test_without_services_there_is_no_console(tmp_path: Path) -> None:
     layout = layout_of(StackSpec(consoles=True, services=False), tmp_path)
     assert layout.service_names == ()
-    assert "console" not in layout.regions_status()["a"]
+    assert not {"console", "replicator"} & set(layout.regions_status()["a"])
 
 
 @pytest.mark.parametrize(
@@ -195,5 +196,5 @@ def test_nobody_writes_to_a_standby(tmp_path: Path) -> None:
     layout = layout_of(StackSpec(mode="active-standby"), tmp_path)
     with pytest.raises(UnknownProcessError, match="regional-b"):
         layout.bootstrap("regional-b")
-    assert set(layout.regions_status()["b"]) == {"aggregate", "grpc", "rest", "cassandra"}
+    assert set(layout.regions_status()["b"]) == {"aggregate", "grpc", "rest", "replicator", "cassandra"}
     assert list(layout.regions_status()["a"])[:2] == ["regional", "aggregate"]
