@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
-from console.listing import Cell, Listing, age, columns, history, link, moment
+from markupsafe import Markup
+
+from console.listing import Cell, Listing, age, columns, drawn_history, link, moment
 from console.reads import Reads
 from parallax.client.client import at_cluster
 from parallax.errors import NotFoundError, ParallaxError, UnavailableError, UnknownGroupError
@@ -25,11 +27,12 @@ _GRAVE = pb.EARLIEST_FALLBACK
 
 @dataclass(frozen=True, slots=True)
 class GroupSection:
-    """A part of a page: a list under a heading, or why there is none."""
+    """A part of a page: a list under a heading, or why there is none; above it, it may be, a picture."""
 
     heading: str
     listing: Listing | None = None
     problem: str = ""
+    drawing: Markup | None = None
 
     def to_document(self) -> dict[str, Any]:
         """For programs; without rows where there is no list."""
@@ -99,7 +102,7 @@ def look(reads: Reads, group: str, now_ms: int) -> GroupView:
     ]
     moves = [(origin, target) for origin in at for target in clusters if target != origin]
     most = max(FEWEST_ROWS, MOST_ROWS // max(1, len(clusters) + len(moves)))
-    sections = [_positions(item, now_ms, most) for item in found.clusters]
+    sections = [_positions(item, number, now_ms, most) for number, item in enumerate(found.clusters)]
     sections += [_answers(reads, group, origin, target, most) for origin, target in moves]
     try:
         primary = reads.get_primary(group)
@@ -111,15 +114,16 @@ def look(reads: Reads, group: str, now_ms: int) -> GroupView:
     )
 
 
-def _positions(found: pb.GetGroupPositionsResponse.ClusterPositions, now_ms: int, most: int) -> GroupSection:
+def _positions(
+    found: pb.GetGroupPositionsResponse.ClusterPositions, number: int, now_ms: int, most: int
+) -> GroupSection:
     heading = f"At {found.cluster}"
     shown, notes = _first(found.positions, found.positions, most)
-    lags = history([optional(sample, "lag_records") for sample in found.lag_history])
-    if lags.text is not None:
-        notes = (
-            f"Lag over the last ten minutes, as far as it was looked at: {lags.text} ({lags.note})",
-            *notes,
-        )
+    drawing = drawn_history(
+        [optional(sample, "lag_records") for sample in found.lag_history],
+        f"Lag at {found.cluster}, as far as it was looked at",
+        f"lag-{number}",
+    )
     if found.HasField("lag_verdict") and found.lag_verdict.state != pb.LAG_STATE_UNKNOWN:
         notes = (_verdict(found.lag_verdict), *notes)
     listing = Listing(
@@ -131,7 +135,7 @@ def _positions(found: pb.GetGroupPositionsResponse.ClusterPositions, now_ms: int
         empty="The group has no position here, and nothing was published for it.",
         notes=notes,
     )
-    return GroupSection(heading, listing, found.failure if found.HasField("failure") else "")
+    return GroupSection(heading, listing, found.failure if found.HasField("failure") else "", drawing)
 
 
 def _verdict(found: pb.LagVerdict) -> str:

@@ -10,6 +10,10 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
+from markupsafe import Markup
+
+from parallax.picture.history import chart
+
 DASH = "\u2013"
 """Unknown. It is never written as 0."""
 _BLOCKS = "".join(map(chr, range(0x2581, 0x2589)))
@@ -124,6 +128,13 @@ def history(lags: Sequence[int | None]) -> Cell:
     greatest = max(known)
     blocks = (DASH if lag is None else _BLOCKS[lag * (len(_BLOCKS) - 1) // max(1, greatest)] for lag in lags)
     return Cell(list(lags), text="".join(blocks), note=f"{greatest:,} at most")
+
+
+def drawn_history(lags: Sequence[int | None], title: str, name: str = "history") -> Markup | None:
+    """The same as a picture; None: nothing is known of it. ``name`` begins the ids within, so that a page can hold several."""
+    if all(lag is None for lag in lags):
+        return None
+    return Markup(chart(lags, title=title, unit="records", name=name))  # noqa: S704 - names within are escaped
 
 
 def link(path: str, **parameters: str) -> str:

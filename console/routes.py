@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from console.groups import optional
-from console.listing import Cell, age, link
+from console.listing import Cell, age, drawn_history, link
 from console.lists import OLD_MS, ROUTE_STATES
 from console.reads import Reads
 from parallax.errors import ParallaxError
-from parallax.picture.history import chart
 from parallax.picture.ways import MOST, End, RouteWay, draw_ways
 from parallax.v1 import overview_pb2 as pb
 from parallax.v1 import primaries_pb2
@@ -79,7 +78,9 @@ def head(reads: Reads, route: str) -> RouteHead:
         f"{found.source_cluster} to {found.target_cluster}",
         facts,
         tuple(found.problems),
-        lags_drawn(found.lag_history, f"Lag of {route} until now"),
+        drawn_history(
+            [optional(sample, "lag_records") for sample in found.lag_history], f"Lag of {route} until now"
+        ),
     )
 
 
@@ -91,14 +92,6 @@ def rate_of(item: pb.RouteReplication) -> float | None:
 def rate_words(rate: float) -> str:
     """A rate, as exactly as people want it."""
     return f"{rate:,.1f}" if rate < 100 else f"{rate:,.0f}"  # noqa: PLR2004 - three figures
-
-
-def lags_drawn(samples: Iterable[object], title: str) -> Markup | None:
-    """How a lag went over the last ten minutes; None: nothing is known of it."""
-    lags = [optional(sample, "lag_records") for sample in samples]
-    if all(lag is None for lag in lags):
-        return None
-    return Markup(chart(lags, title=title, unit="records"))  # noqa: S704 - names within are escaped
 
 
 def drawn(

@@ -25,6 +25,9 @@ PAGES = {
         f"/partition?{urlencode({'route': 'a->b', 'topic': TOPIC, 'partition': 0})}",
         "Rows of the mapping",
     ),
+    "move": (f"/move?group={GROUP}&to=b", "Carry it out"),
+    "verify": (f"/verify?group={GROUP}&moves=2", "records came"),
+    "drill": ("/drill", "Where it goes"),
     "moves": ("/moves", GROUP),
     "drills": ("/drills", "passed"),
     "primaries": ("/primaries", GROUP),
@@ -43,7 +46,7 @@ def test_every_page_shows_what_it_is_for_to_everybody(place: Place, browser: Bro
             viewer.open(path)
             assert told in viewer.content(), path
             assert viewer.grave_findings() == [], path
-            viewer.picture(_BUILD / f"{name}-{scheme}.png")
+            viewer.picture(_BUILD / f"{name}-{scheme}.png", whole=True)
 
 
 def test_no_page_is_missing(place: Place, browser: Browser) -> None:
@@ -119,7 +122,8 @@ def test_pictures_of_the_documentation(place: Place, browser: Browser) -> None:
     folder = Path(os.environ.get("PARALLAX_SCREENSHOTS", _BUILD))
     with viewing(browser, place.console()) as viewer:
         viewer.open("/")
-        viewer.picture(folder / "console-overview.png")
+        expect(viewer.page.get_by_role("img", name="Routes between the clusters")).to_be_visible()
+        viewer.picture(folder / "console-overview.png", whole=True)
         viewer.open(f"/move?group={GROUP}&to=b")
         expect(viewer.page.get_by_role("heading", name="The plan")).to_be_visible()
         viewer.picture(folder / "console-move.png")

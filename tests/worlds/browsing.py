@@ -137,10 +137,10 @@ class Viewer:
             if item["impact"] in GRAVE
         ]
 
-    def picture(self, path: Path) -> None:
-        """A screenshot of what the window shows."""
+    def picture(self, path: Path, *, whole: bool = False) -> None:
+        """A screenshot of what the window shows, or of the whole page."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.page.screenshot(path=path)
+        self.page.screenshot(path=path, full_page=whole)
 
 
 @contextmanager

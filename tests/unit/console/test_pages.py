@@ -485,7 +485,13 @@ def test_a_groups_page_draws_how_its_lag_went() -> None:
     positions.clusters[0].lag_history.extend(
         pb.LagSample(at_ms=number, lag_records=lag) for number, lag in enumerate((0, None, 7_000))
     )
-    assert "\u2581\u2013\u2588 (7,000 at most)" in read(Browser(reads), "/group?name=billing").text
+    positions.clusters[1].lag_history.add(lag_records=5)
+    page = read(Browser(reads), "/group?name=billing")
+    assert "Lag at aggregate-a" in page.text
+    assert "now 7,000 records, at most 7,000; unknown for 1 of 3 looks" in page.text
+    assert "now 5 records, at most 5" in page.text
+    ids = [item["id"] for _, item in page.elements if "id" in item]
+    assert len(ids) == len(set(ids))
 
 
 def test_a_groups_page_says_what_its_lag_says_as_far_as_that_is_known() -> None:
