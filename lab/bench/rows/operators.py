@@ -152,6 +152,7 @@ def _asked() -> Mapping[str, str]:
         "replication": "/v1/replication",
         "partitions": partitions,
         "partitions by lag": f"{partitions}&sort=lag",
+        "partitions, the worst first": f"{partitions}&sort=worst",
         "partitions stopped": f"{partitions}&state=stopped",
         "moves": f"/v1/moves?limit={_PAGE}",
         "sync problems": f"/v1/sync/problems?limit={_PAGE}",
@@ -161,7 +162,7 @@ def _asked() -> Mapping[str, str]:
 
 def _pages() -> Sequence[str]:
     explained = urlencode({"group": name_of(0), "topic": TOPIC, "partition": 3, "to": "b"})
-    route = urlencode({"route": str(ROUTES[0]), "sort": "lag"})
+    route = urlencode({"route": str(ROUTES[0])})
     return (
         "/",
         "/groups",
