@@ -253,7 +253,7 @@ def read_partitions(
                     f"{cluster}: {place} could not be read up to {end}: a transaction is still open, or "
                     "the cluster does not answer"
                 )
-            for message in consumer.consume(1_000, 0.05):
+            for message in consumer.consume(1_000, 0.01):
                 place = TopicPartition(TopicName(message.topic() or ""), message.partition() or 0)
                 offset, error = message.offset() or 0, message.error()
                 if error is not None and error.code() in _READS_NO_MORE:
