@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from parallax.cli.fitting import FittingTable
 from parallax.errors import ConfigError, RefusedError
 from parallax.v1 import offsets_pb2 as pb
 
@@ -77,8 +78,8 @@ def confirm_by_name(name: str, lines: Sequence[str], *, yes: bool) -> None:
 
 
 def table(headings: str, *, title: str | None = None) -> Table:
-    """A table under ``first | second | ...``: ``>`` before one of numbers, ``~`` before one of sentences, shown whole."""
-    made = Table(title=title)
+    """A table under ``first | second | ...``: ``>`` before one of numbers, ``~`` before one of sentences, which may be folded."""
+    made = FittingTable(title=title)
     for heading in headings.split(" | "):
         if heading.startswith(">"):
             made.add_column(heading[1:], justify="right")
