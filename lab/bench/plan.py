@@ -15,7 +15,14 @@ from lab.bench.rows.operators import OperatorsRow
 from lab.bench.rows.start import StartRow
 from lab.bench.rows.steady import SteadyRow
 from lab.bench.rows.sync_groups import SyncGroupsRow
-from lab.bench.sides import BOTH, WITH_EXACTLY_ONCE, WITH_PACES, WITH_PLAIN_TEXT, WITH_RECORD_PATH
+from lab.bench.sides import (
+    BOTH,
+    WITH_EXACTLY_ONCE,
+    WITH_OWN_RECORDS,
+    WITH_PACES,
+    WITH_PLAIN_TEXT,
+    WITH_RECORD_PATH,
+)
 
 _WINDOW_S = 30.0
 
@@ -53,6 +60,8 @@ FULL: Mapping[str, Row] = {
     "steady-2000": SteadyRow("2,000 records/s, both peers", window_s=_WINDOW_S),
     "steady-20000": SteadyRow("20,000 records/s", per_s=20_000, window_s=_WINDOW_S),
     "paces": SteadyRow("2,000 records/s, each pace", sides=WITH_PACES, window_s=_WINDOW_S),
+    # Two-way on the same names: what a record waits for until it is known that no route has brought it.
+    "own-records": SteadyRow("2,000 records/s, own records", sides=WITH_OWN_RECORDS, window_s=_WINDOW_S),
     # Sources and targets over TLS on both sides; Parallax in plain text besides, on the same brokers.
     "tls-catch-up": CatchUpRow("over TLS, 128 KiB batches", sides=WITH_PLAIN_TEXT, tls=True),
     # What the proxy itself costs.

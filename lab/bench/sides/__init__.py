@@ -20,6 +20,7 @@ Side = Literal[
     "parallax_plain_text",
     "parallax_latency_pace",
     "parallax_throughput_pace",
+    "parallax_own_records",
     "mirrormaker2",
     "mirrormaker2_exactly_once",
 ]
@@ -32,6 +33,8 @@ WITH_EXACTLY_ONCE: tuple[Side, ...] = (*BOTH, "mirrormaker2_exactly_once")
 WITH_RECORD_PATH: tuple[Side, ...] = (*BOTH, "parallax_record_path")
 WITH_PLAIN_TEXT: tuple[Side, ...] = (*BOTH, "parallax_plain_text")
 WITH_PACES: tuple[Side, ...] = (*WITH_EXACTLY_ONCE, "parallax_latency_pace", "parallax_throughput_pace")
+WITH_OWN_RECORDS: tuple[Side, ...] = ("parallax", "parallax_own_records")
+"""MirrorMaker 2 has no such thing: with names kept it sends records round."""
 
 _OWN_SETTINGS: Mapping[Side, Mapping[str, str]] = {
     "parallax_record_path": {"copy_path": "record"},
@@ -39,6 +42,9 @@ _OWN_SETTINGS: Mapping[Side, Mapping[str, str]] = {
     "parallax_throughput_pace": {"pace": "throughput"},
 }
 """Of the section `replicator`."""
+
+_TWO_WAY = (("a", "b"), ("b", "a"))
+"""Between the two clusters of a row's only region, as `write_config` calls them where both have both roles."""
 
 
 def is_parallax(side: Side) -> bool:
@@ -153,17 +159,19 @@ class Copier:
 
     def _parallax(self, topics: Sequence[str], options: CopierOptions) -> ManagedProcess:
         stack = self._stage.stack
+        routes = _TWO_WAY if self.side == "parallax_own_records" else options.routes
         write_config(
             self.config,
             stack,
             topics=tuple(topics),
-            routes=tuple(f"{source}->{target}" for source, target in options.routes),
+            routes=tuple(f"{source}->{target}" for source, target in routes),
             settings={**_OWN_SETTINGS.get(self.side, {}), **options.replicator},
             bootstrap=options.bootstrap,
             authority=options.authority,
             groups=() if options.groups == NO_GROUPS else (options.groups,),
+            both_roles=self.side == "parallax_own_records",
         )
-        targets = tuple(dict.fromkeys(target for _, target in options.routes))
+        targets = tuple(dict.fromkeys(target for _, target in routes))
         return self._stage.process(
             replicate_spec(self.name, stack, self.config, targets, with_sync=options.with_sync)
         )

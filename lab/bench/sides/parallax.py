@@ -31,6 +31,7 @@ def write_config(
     bootstrap: Mapping[str, str],
     authority: Path | None = None,
     groups: tuple[str, ...] = (),
+    both_roles: bool = False,
 ) -> None:
     """Write the configuration of one run.
 
@@ -43,6 +44,8 @@ def write_config(
         bootstrap: another address of clusters, by cluster name.
         authority: who signs the certificates of all clusters; None: plain text.
         groups: those that are cared for, as regular expressions; none: all.
+        both_roles: region a's regional cluster becomes the only one of region a, its aggregate cluster that of region b,
+            and producers may write to either.
     """
     config = build_config(stack.layout)
     # Only where things are; all else is what a user gets by default.
@@ -58,6 +61,11 @@ def write_config(
         for region in config["regions"].values():
             for kind in ("regional", "aggregate"):
                 region[kind]["security"] = {"protocol": "SSL", "ssl_ca_location": str(authority)}
+    if both_roles:
+        of = config["regions"]["a"]
+        config["regions"] = {
+            region: {"cluster": of[kind]} for region, kind in (("a", "regional"), ("b", "aggregate"))
+        }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
     load(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import pytest
 
@@ -13,10 +13,12 @@ from lab.bench.rows.catch_up import CatchUpRow
 from lab.bench.sides import Side
 from lab.bench.sides.parallax import write_config
 from lab.bench.stage import BenchStage
+from lab.bench.table import _HEADINGS
 from lab.stack.layout import StackLayout, port_names
 from lab.stack.spec import StackSpec
 from lab.stack.stack import LocalStack
 from parallax.config.config import load
+from parallax.domain.route_graph import CopiesKind
 
 OVER_TLS = {"regional-a": "127.0.0.1:1", "aggregate-a": "127.0.0.1:2"}
 AUTHORITY = Path("/trusted/ca.pem")
@@ -66,3 +68,28 @@ def test_both_clusters_of_parallax_are_reached_over_tls_or_neither(
         assert cluster.bootstrap_servers == OVER_TLS[f"{kind}-a"]
         assert cluster.security.protocol == ("PLAINTEXT" if authority is None else "SSL")
         assert cluster.security.ssl_ca_location == (None if authority is None else str(authority))
+
+
+def test_where_both_clusters_have_both_roles_each_route_copies_what_is_its_own(tmp_path: Path) -> None:
+    spec = StackSpec(("a",))
+    layout = StackLayout(spec, tmp_path, {name: 20_000 + n for n, name in enumerate(port_names(spec))})
+    write_config(
+        tmp_path / "p.yaml",
+        cast("LocalStack", SimpleNamespace(layout=layout)),
+        topics=("t",),
+        routes=("a->b", "b->a"),
+        settings={},
+        bootstrap={},
+        both_roles=True,
+    )
+    config = load(tmp_path / "p.yaml")
+    at = {region: of.cluster and of.cluster.bootstrap_servers for region, of in config.regions.items()}
+    assert at == {"a": layout.bootstrap("regional-a"), "b": layout.bootstrap("aggregate-a")}
+    assert {str(edge.route): edge.copies.kind for edge in config.edges()} == {
+        "a->b": CopiesKind.OWN,
+        "b->a": CopiesKind.OWN,
+    }
+
+
+def test_every_side_has_a_column_in_the_table() -> None:
+    assert set(get_args(Side)) <= set(_HEADINGS)
