@@ -205,6 +205,17 @@ REPLICATION = Dashboard(
             meaning="Of a record that is written every few seconds for that (canary.enabled), whether anything else is produced or not.",
         ),
         Panel(
+            "Until retention takes what is not copied",
+            [
+                Query(
+                    f"min by (source, target) (parallax_replicator_source_retention_left_seconds{{{_ROUTE}}})",
+                    f"{_OF_ROUTE} at the source",
+                )
+            ],
+            "s",
+            meaning="Where it falls, the source is away, a partition is stopped, or too little is copied.",
+        ),
+        Panel(
             "Partitions",
             [
                 Query(

@@ -12,6 +12,7 @@ import structlog
 import typer
 
 from parallax.adapters.cassandra.stores import CassandraStores
+from parallax.adapters.kafka.topic_settings import SettingsDoor
 from parallax.adapters.spark.application import Application
 from parallax.adapters.spark.session import local_slots
 from parallax.adapters.spark.status_server import StatusPart
@@ -21,16 +22,19 @@ from parallax.config.config import Config, load
 from parallax.domain.ids import ClusterName, RegionName, Route
 from parallax.runtime.process import configure_logging, process_name
 from parallax.upkeep.board import UpkeepBoard, UpkeepRow
-from parallax.upkeep.keeping import CANARY, STATES, Round, Upkeep, keeping, upkeeps
+from parallax.upkeep.keeping import CANARY, RETENTION, STATES, Round, Upkeep, keeping, upkeeps
 from replicator.findings import Finding, Severity
 from replicator.kafka.canary import CanaryWriter, clusters_to_write_to
+from replicator.kafka.retention import INTERVAL_S, TIMEOUT_MS, RetentionReader
 from replicator.kafka.run_log_check import check_route
 from replicator.kafka.topics import TopicAdmin
+from replicator.lease import LeaseProgress
 from replicator.leases.board import ProgressBoard
 from replicator.leases.canary import CanaryBoard, watched_topics
 from replicator.leases.claims import Claims
 from replicator.leases.console import progress_view
 from replicator.leases.query import lease_keys, replication_query, routes_of
+from replicator.leases.retention import RetentionBoard
 from replicator.leases.status import ReplicationStatus
 from replicator.leases.telling import telling
 from replicator.preflight import (
@@ -128,11 +132,22 @@ def _application(
     routes = routes_of(config, regions)
     keys = lease_keys(config, routes)
     canaries = CanaryBoard(watched_topics(config, routes), config.canary)
-    board = ProgressBoard(keys, heard=canaries.heard)
+    retention = RetentionBoard(config, routes)
+
+    def heard(progress: LeaseProgress) -> None:
+        canaries.heard(progress)
+        retention.heard(progress)
+
+    board = ProgressBoard(keys, heard=heard)
     queries = [replication_query(config, region, available_now=available_now) for region in regions]
     upkeep = UpkeepBoard(STATES)
-    kept = [] if available_now else [*upkeeps(config, regions), *_canaries(config, routes)]
-    status: list[StatusPart] = [ReplicationStatus(board, Claims(keys), config.metrics), canaries, upkeep]
+    kept = (
+        []
+        if available_now
+        else [*upkeeps(config, regions), *_canaries(config, routes), *_retentions(config, retention)]
+    )
+    leases = ReplicationStatus(board, Claims(keys), config.metrics)
+    status: list[StatusPart] = [leases, canaries, retention, upkeep]
     if with_sync:
         queries.append(sync_query(config))
         status.append(SyncBoard(config.sync.interval_ms, old_names=config.metrics.old_names))
@@ -168,6 +183,22 @@ def _canaries(config: Config, routes: Sequence[Route]) -> list[Upkeep]:
         Upkeep(CANARY, cluster, config.canary.interval_s, partial(opened, cluster, readers))
         for cluster, readers in clusters_to_write_to(config, routes).items()
     ]
+
+
+def _retentions(config: Config, board: RetentionBoard) -> list[Upkeep]:
+    """What asks each source how long it keeps records."""
+
+    def opened(cluster: ClusterName) -> Round:
+        door = SettingsDoor(cluster, config.cluster(cluster), timeout_ms=TIMEOUT_MS)
+        reader = RetentionReader(door, partial(board.topics, cluster), partial(board.learn, cluster))
+
+        def go() -> Sequence[UpkeepRow]:
+            reader.round()
+            return ()
+
+        return go
+
+    return [Upkeep(RETENTION, cluster, INTERVAL_S, partial(opened, cluster)) for cluster in board.sources]
 
 
 @contextmanager

@@ -100,6 +100,7 @@ class PartitionProgress:
             None if nothing was copied since the last report.
         reason: why the partition is stopped, and what to do; empty otherwise.
         watermark_age_ms: how long ago its newest run or watermark was committed; None: none was since the lease began.
+        copied_until_ms: all that was written to the source before that moment, ms since 1970, is copied; None: not known.
     """
 
     topic: str
@@ -112,6 +113,7 @@ class PartitionProgress:
     status: PartitionStatus
     reason: str = ""
     watermark_age_ms: float | None = None
+    copied_until_ms: int | None = None
 
 
 @dataclass(frozen=True)

@@ -26,11 +26,13 @@ SETTINGS = "settings"
 ACCESS = "access"
 HEARTBEATS = "heartbeats"
 CANARY = "canary"
+RETENTION = "retention"
 STATES = {
     SETTINGS: [state.value for state in SettingState if state is not SettingState.CHANGE],
     ACCESS: [state.value for state in AccessState if state not in (AccessState.ADD, AccessState.REMOVE)],
     HEARTBEATS: [],
     CANARY: [],
+    RETENTION: [],
 }
 """By kind of upkeep, the words of what may not be in step."""
 _LAST_WITHIN_S = 1.0

@@ -14,6 +14,7 @@ from parallax.domain.runs import Run
 from parallax.domain.runs import watermark as watermark_row
 from parallax.errors import InvariantError
 from parallax.v1.runlog_pb2 import Entry
+from replicator.copying.copied_until import CopiedUntil
 from replicator.copying.offset_ranges import OffsetRanges, runs_of
 from replicator.copying.ports import Clock, RecordBlock, RecordRefusedError, TargetLog, TargetWriter
 from replicator.copying.recovery import Shard
@@ -172,6 +173,7 @@ class Ledger:
         self._last_commit_partitions = 0
         self._latency_ms: dict[TopicPartition, float] = {}
         self._row_at: dict[TopicPartition, float] = {}
+        self.copied_until = CopiedUntil()
         self._no_end: dict[TopicPartition, tuple[float, float]] = {}
         """Partitions of which the target told no end, such as a deleted topic's: when to ask again, and the pause after
         the next miss, ms."""
@@ -415,6 +417,7 @@ class Ledger:
             share = opened.size_bytes * count // opened.records
             self.counts.bytes_of[item] = self.counts.bytes_of.get(item, 0) + share
             newest = opened.newest_ms(item)
+            self.copied_until.copied(item, newest, wall_ms)
             if newest > 0:
                 self._latency_ms[item] = max(0.0, wall_ms - newest)
         for newest, sent_at_ms, count in opened.times:
@@ -447,6 +450,7 @@ class Ledger:
                     status=state,
                     reason=reason,
                     watermark_age_ms=None if row_at is None else now - row_at,
+                    copied_until_ms=self.copied_until.of(item, position),
                 )
             )
         self._latency_ms.clear()

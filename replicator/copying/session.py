@@ -44,8 +44,8 @@ _NEARLY_CAUGHT_UP_RECORDS = 500
 _LONGEST_POLL_MS = 50
 _KNOWN_REQUESTS = 8
 
-_Known = tuple[Mapping[TopicPartition, SourceOffset], Mapping[TopicPartition, OutOfRange]]
-"""Positions, and partitions out of range."""
+_Known = tuple[Mapping[TopicPartition, SourceOffset], Mapping[TopicPartition, OutOfRange], int]
+"""Positions, partitions out of range, and when that was, ms since 1970."""
 
 
 class SurveyRequests:
@@ -80,15 +80,16 @@ class SurveyRequests:
     ) -> None:
         """Request a survey, knowing these positions, these partitions to be out of range, and these topics refused."""
         self._requested_at_ms, self._soon = self._clock.monotonic_ms(), False
+        asked_at_ms = self._clock.now_ms()
         ticket = self._surveyor.request({item.topic for item in positions}, refused)
         self._known = {
             number: known for number, known in self._known.items() if number > ticket - _KNOWN_REQUESTS
         }
-        self._known[ticket] = (dict(positions), dict(out_of_range))
+        self._known[ticket] = (dict(positions), dict(out_of_range), asked_at_ms)
 
     def known_at(self, ticket: int) -> _Known:
         """What was known when the survey with this ticket was requested."""
-        return self._known.get(ticket, ({}, {}))
+        return self._known.get(ticket, ({}, {}, 0))
 
 
 class ShardSession:
@@ -362,7 +363,12 @@ class ShardSession:
         if survey.source is not None:
             kept = {item: end for item, end in self._source_logs.items() if item.topic in survey.source}
             self._source_logs = kept | dict(survey.source_logs)
-        positions, out_of_range = self._requests.known_at(survey.ticket)
+        positions, out_of_range, asked_at_ms = self._requests.known_at(survey.ticket)
+        self._ledger.copied_until.surveyed(
+            asked_at_ms,
+            survey.source_logs,
+            lambda item: self._position(item) if item in self._ledger.states else None,
+        )
         found = decide(
             survey,
             self._ledger.states,

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from console.metrics import ConsoleMetrics
 from offsetsvc.metrics import ServiceMetrics
 from parallax.adapters.http.metrics import metrics_page, process_registry
-from parallax.config.config import CanarySettings, MetricsSettings
+from parallax.config.config import CanarySettings, Config, MetricsSettings
 from parallax.domain.ids import ClusterName, GroupName, RegionName, Route, TopicName
 from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Assignment, Mode, PrimaryDecision, Stage
@@ -30,6 +30,7 @@ from replicator.lease import Lease, LeaseKey, LeaseProgress, PartitionProgress, 
 from replicator.leases.board import LeaseReport, ProgressBoard
 from replicator.leases.canary import CanaryBoard
 from replicator.leases.claims import Claims
+from replicator.leases.retention import RetentionBoard
 from replicator.leases.status import ReplicationStatus
 from syncjob.status import SyncBoard, SyncReport
 
@@ -74,6 +75,7 @@ def families(*, old_names: bool) -> Iterator[Metric]:
     settings = MetricsSettings(old_names=old_names)
     yield from leases(settings).collect()
     yield from canaries().collect()
+    yield from retention().collect()
     yield from kept_in_step().collect()
     yield from syncs(settings).collect()
     yield from service(settings).registry.collect()
@@ -107,6 +109,19 @@ def canaries() -> CanaryBoard:
     lease = Lease(Route(A, B), 0, shard_count=1, layout=1, epoch=1, deadline_unix_ms=0)
     part = PartitionProgress("parallax-canary", 0, 5, 500, 5, 1, 12.5, PartitionStatus.COPYING)
     board.heard(LeaseProgress(lease, (part,), transactions=1, aborts=0, index_lag_ms=0))
+    return board
+
+
+def retention() -> RetentionBoard:
+    """A route from a cluster that keeps records for a day."""
+    cluster = {"bootstrap_servers": "127.0.0.1:1"}
+    regions = {A: {"regional": cluster}, B: {"aggregate": cluster}}
+    config = Config.model_validate({"regions": regions, "cassandra": {"contact_points": ["127.0.0.1"]}})
+    board = RetentionBoard(config, [Route(A, B)])
+    lease = Lease(Route(A, B), 0, shard_count=1, layout=1, epoch=1, deadline_unix_ms=0)
+    part = PartitionProgress("trips", 0, 5, 500, 5, 1, 12.5, PartitionStatus.COPYING, copied_until_ms=1)
+    board.heard(LeaseProgress(lease, (part,), transactions=1, aborts=0, index_lag_ms=0))
+    board.learn(ClusterName("regional-a"), {TopicName("trips"): 86_400_000})
     return board
 
 

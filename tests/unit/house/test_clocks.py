@@ -25,6 +25,7 @@ REASONS_TO_LOOK_AT_IT = {
     "rows, so that a wrong clock makes answers early; and leases, which are bounded by an epoch",
     "replicator.leases.holding": "leases are bounded by an epoch, whatever clocks say",
     "replicator.leases.query": "leases are bounded by an epoch, whatever clocks say",
+    "replicator.leases.retention": "how old what is not copied is, which brokers count by records' times; nothing is stored",
     "syncjob.query": "leases are bounded by an epoch, whatever clocks say",
 }
 

@@ -453,6 +453,28 @@ def test_how_long_records_take_is_counted_when_their_copies_are_committed() -> N
     assert latencies.sum_s == pytest.approx(3 * 2.2)
 
 
+def test_it_is_told_until_when_all_is_copied_and_a_source_that_is_away_does_not_change_it() -> None:
+    doors, clock = Doors(), StandingClock()
+    session = session_of(doors, {P0: copied_to(P0, 700)}, clock)
+    assert (told(session)[P0].copied_until_ms, told(session)[P1].copied_until_ms) == (1_000, None)
+    doors.survey_fails = True
+    clock.sleep_ms(Replicator().discovery_interval_ms)
+    told(session)
+    assert told(session)[P0].copied_until_ms == 1_000
+    doors.survey_fails = False
+    doors.logs = {P0: LogEnd(SourceOffset(0), SourceOffset(703), SourceOffset(703))}
+    clock.sleep_ms(Replicator().discovery_interval_ms)
+    told(session)
+    assert told(session)[P0].copied_until_ms == 1_000
+    session._ledger.send(RecordBlock(P0, 0, range(700, 703), [None] * 3, 30, newest_timestamp_ms=2_000))
+    session.commit()
+    doors.end = TargetEnd(TargetOffset(3))
+    assert told(session)[P0].copied_until_ms == 2_000
+    clock.sleep_ms(Replicator().discovery_interval_ms)
+    told(session)
+    assert told(session)[P0].copied_until_ms == clock.now_ms()
+
+
 def test_a_session_goes_on_behind_what_the_one_before_has_passed_over() -> None:
     """With the leader epoch of what was passed over: the source can tell whether it still has that."""
     doors, clock = Doors(), StandingClock()
