@@ -361,6 +361,20 @@ GROUPS = Dashboard(
             "Groups by their primary",
             [Query("max by (region, mode) (parallax_offsetsvc_primary_groups)", "{{region}} {{mode}}")],
         ),
+        Panel(
+            "Groups by what their lag says",
+            [Query("max by (cluster, state) (parallax_offsetsvc_lag_groups)", "{{cluster}} {{state}}")],
+            meaning="Of groups that metrics.lag_groups chooses, where they consume.",
+        ),
+        Panel(
+            "Groups that do not consume well",
+            [
+                Query(
+                    "max by (group, cluster, state) (parallax_offsetsvc_group_lag_state)",
+                    "{{group}} {{state}}",
+                )
+            ],
+        ),
         Panel("Moves under way", [Query("max(parallax_offsetsvc_moving_groups)", "groups")]),
         Panel(
             "Age of the oldest move",

@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 from offsetsvc.service import UseCases
 from parallax.config.config import MetricsSettings
 from parallax.domain.ids import GroupName, Route
+from parallax.domain.lag_verdict import LagState
 from parallax.domain.primary import Assignment, Stage
 from parallax.errors import ConfigError, InvariantError, ParallaxError, StoreUnavailableError
 from parallax.runtime.deadline import Deadline
@@ -119,6 +120,10 @@ class StoreGauges(Collector):
         except ParallaxError as error:
             up = self._noted(error) and up
         self._service.lags.remember()
+        try:
+            self._service.lag_survey.look()
+        except ParallaxError as error:
+            up = self._noted(error) and up
         if primaries is not None:
             dual = {
                 group
@@ -191,6 +196,33 @@ class StoreGauges(Collector):
         for ending, started_at_ms in sorted(seen.drills.items()):
             drills.add_metric([ending], started_at_ms / 1_000)
         yield drills
+        yield from self._lags()
+
+    def _lags(self) -> Iterator[Metric]:
+        counted = _gauge(
+            "lag_groups",
+            "Groups by what their lag says where they consume (metrics.lag_groups).",
+            "cluster",
+            "state",
+        )
+        worst = _gauge(
+            "group_lag_state",
+            "1 for a group whose lag says something else than OK, by what it says; no sample else.",
+            "group",
+            "cluster",
+            "state",
+        )
+        found = dict(self._service.lag_survey.verdicts)
+        states = {key: None if verdict is None else verdict.state for key, verdict in found.items()}
+        counts = Counter((cluster, state) for (_, cluster), state in states.items())
+        for cluster in sorted({cluster for _, cluster in states}):
+            for state in (None, *LagState):
+                counted.add_metric([cluster, _said(state)], counts[cluster, state])
+        bad = [(state, key) for key, state in states.items() if state is not None and state > LagState.OK]
+        most = self._settings.most_shown
+        for state, (group, cluster) in sorted(bad if most is None else nlargest(most, bad)):
+            worst.add_metric([group, cluster, _said(state)], 1)
+        yield from (counted, worst)
 
     def _freshness(self, found: Mapping[Route, Mapping[str, int]]) -> Iterator[Metric]:
         of_route = _gauge(
@@ -265,6 +297,10 @@ class StoreGauges(Collector):
         if begun:
             oldest.add_metric([], min(begun) / 1_000)
         yield from families
+
+
+def _said(state: LagState | None) -> str:
+    return "unknown" if state is None else state.name.lower()
 
 
 def _gauge(name: str, description: str, *labels: str) -> GaugeMetricFamily:

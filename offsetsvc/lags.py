@@ -66,8 +66,8 @@ def _total(points: Points) -> int | None:
     return sum(known) if 0 < len(known) == len(points) else None
 
 
-class _AtCluster:
-    """A group at a cluster, as it went."""
+class GroupMoments:
+    """A group at a cluster, as it went; for one thread at a time."""
 
     def __init__(self) -> None:
         self.samples: deque[pb.LagSample] = deque(maxlen=SAMPLES)
@@ -91,7 +91,7 @@ class _Watched:
 
     def __init__(self, looked_at_s: float) -> None:
         self.looked_at_s = looked_at_s
-        self.clusters: dict[ClusterName, _AtCluster] = {}
+        self.clusters: dict[ClusterName, GroupMoments] = {}
 
 
 class LagHistories:
@@ -121,7 +121,7 @@ class LagHistories:
             found = self._groups.pop(group, None) or _Watched(0.0)
             found.looked_at_s = self._clock()
             for cluster in clusters:
-                found.clusters.setdefault(cluster, _AtCluster())
+                found.clusters.setdefault(cluster, GroupMoments())
             self._groups[group] = found
             if len(self._groups) > MOST_GROUPS:
                 del self._groups[next(iter(self._groups))]

@@ -11,6 +11,7 @@ from offsetsvc.chains import Chains
 from offsetsvc.clusters import Clusters
 from offsetsvc.drills import MakesCanary, OwnDrills
 from offsetsvc.index.memory import MAX_AGE_MS, IndexMemory
+from offsetsvc.lag_survey import LagSurvey
 from offsetsvc.lags import LagHistories
 from offsetsvc.lookups import MappingLookups
 from offsetsvc.moves import RecordedMoves
@@ -29,6 +30,7 @@ from parallax.config.config import Config
 from parallax.config.settings import settings_of
 from parallax.domain.ids import ClusterName, GroupName, RegionName, aggregate_cluster
 from parallax.domain.rights import Principal
+from parallax.domain.topic_choice import matches
 from parallax.errors import ParallaxError
 from parallax.failover.clusters import AggregateClusters
 from parallax.failover.desk import MoveDesk
@@ -146,6 +148,7 @@ class UseCases:
         self.audit = AuditReader(audit, now_ms)
         self.lags = LagHistories(self._clusters, now_ms)
         self.lists = GroupLists(groups, primaries, status, self._clusters, self.lags, self._executor, now_ms)
+        self.lag_survey = LagSurvey(self._lag_places, self._clusters, writers or {})
         self.replication = ReplicationLists(config, status, now_ms)
         self.operations = Operations(operations, now_ms)
         moved = AggregateClusters(writers or {})
@@ -160,6 +163,10 @@ class UseCases:
         self.own_moves = OwnMoves(opened, journal, MoveDesk())
         self._verifier = Verifier(moved, groups, journal, time, index, config)
         self.own_drills = OwnDrills(config, opened, journal, self._verifier, canary)
+
+    def _lag_places(self) -> Mapping[GroupName, ClusterName]:
+        wanted = self.config.metrics.lag_groups
+        return self.lists.places(lambda group: matches(wanted, group)) if wanted else {}
 
     def __enter__(self) -> Self:
         return self

@@ -28,6 +28,9 @@ from parallax.v1 import overview_pb2 as pb
 MOST_WITH_LAG = 100
 """Groups of a page whose lags are asked for."""
 
+_NAMES_AT_ONCE = 200
+_PLACES_WITHIN_MS = 30_000
+
 Shown = Callable[[GroupName], bool]
 
 
@@ -107,6 +110,21 @@ class GroupLists:
             ],
             next_after=next_after,
         )
+
+    def places(self, chosen: Callable[[GroupName], bool]) -> dict[GroupName, ClusterName]:
+        """Where the chosen groups consume, of those of which that is known.
+
+        Raises:
+            StoreUnavailableError: the store did not answer.
+        """
+        together = Concurrently(self._executor, Deadline.after_ms(_PLACES_WITHIN_MS))
+        found: dict[GroupName, ClusterName] = {}
+        page = NamePage(_NAMES_AT_ONCE)
+        while names := self._names(page, together):
+            page = NamePage(_NAMES_AT_ONCE, after=names[-1])
+            wanted = [name for name in names if chosen(name)]
+            found |= _places(wanted, self._decided(wanted), self._status.group_statuses(wanted))
+        return found
 
     def problems(self, request: pb.ListSyncProblemsRequest, shown: Shown) -> pb.ListSyncProblemsResponse:
         """A page of groups with troubles, and how the sync job is.

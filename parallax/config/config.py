@@ -23,7 +23,7 @@ from parallax.config.pace import PACES, PaceName, Rests
 from parallax.config.secret import Secret, check_given_once, note_origins, read_secret
 from parallax.config.security import Security, StoreTls
 from parallax.config.topics import Names, RouteSettings, Topics, plain_route
-from parallax.config.values import Address, Addresses, RegionKey, Section
+from parallax.config.values import Address, Addresses, Pattern, RegionKey, Section
 from parallax.domain.ids import (
     ClusterName,
     RegionName,
@@ -326,6 +326,8 @@ class MetricsSettings(Section):
     """With ``worst``: how many of each route; those that are stopped come first, then those that lag most."""
     refresh_interval_s: Annotated[float, Field(ge=0.1, le=3_600)] = 15
     """How often the offset service reads the store for its gauges; a scrape reads nothing."""
+    lag_groups: tuple[Pattern, ...] = ()
+    """Groups of which the offset service tells by metrics what their lag says; none: of none."""
     old_names: bool = True
     """Show what was renamed under its old name too; goes with the next release."""
 

@@ -17,6 +17,7 @@ from offsetsvc.metrics import ServiceMetrics
 from parallax.adapters.http.metrics import metrics_page, process_registry
 from parallax.config.config import CanarySettings, Config, MetricsSettings
 from parallax.domain.ids import ClusterName, GroupName, RegionName, Route, TopicName
+from parallax.domain.lag_verdict import LagState, LagVerdict
 from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Assignment, Mode, PrimaryDecision, Stage
 from parallax.domain.topic_settings import SettingFinding, SettingState
@@ -149,6 +150,12 @@ def service(settings: MetricsSettings) -> ServiceMetrics:
         ),
         replication=SimpleNamespace(look=lambda: None),
         lags=SimpleNamespace(remember=lambda: None),
+        lag_survey=SimpleNamespace(
+            look=lambda: None,
+            verdicts={
+                (decision.group, ClusterName("aggregate-a")): LagVerdict(LagState.STOP, None, 8, 1, 1, 1)
+            },
+        ),
         moves=SimpleNamespace(unaudited=lambda: {"ReportProgress": 1}),
     )
     identity: Any = SimpleNamespace(keys_age_ms=lambda: 5_000)

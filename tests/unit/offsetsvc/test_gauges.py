@@ -42,6 +42,7 @@ class Store:
         self.primaries = SimpleNamespace(all=self._all)
         self.replication = SimpleNamespace(look=self._remember)
         self.lags = SimpleNamespace(remember=lambda: None)
+        self.lag_survey = SimpleNamespace(look=lambda: None, verdicts={})
         self.remembered = 0
 
     def _routes(self, _deadline: object) -> pb.ListRoutesResponse:
