@@ -8,6 +8,7 @@ from lab.bench.rows import Row
 from lab.bench.rows.answers import AnswersRow
 from lab.bench.rows.catch_up import JSON_4K, JSON_128K, CatchUpRow
 from lab.bench.rows.freshness import FreshnessRow
+from lab.bench.rows.load import LoadRow
 from lab.bench.rows.many_groups import ManyGroupsRow
 from lab.bench.rows.memory import MemoryRow
 from lab.bench.rows.moves import MoveRow
@@ -85,6 +86,7 @@ FULL: Mapping[str, Row] = {
         )
         for count in (4, 40, 400)
     },
+    "load": LoadRow("a load that is raised"),
     "routes-1": CatchUpRow("one route", sides=BOTH),
     "routes-2": CatchUpRow("two routes", sides=BOTH, routes=(("a", "a"), ("a", "b"))),
     "routes-4": CatchUpRow(

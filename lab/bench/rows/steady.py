@@ -98,9 +98,13 @@ class Steady:
     repeated: int
 
 
-def _round(row: SteadyRow, play: Play, side: Side, number: int) -> None:
+def stream_through(row: SteadyRow, play: Play, side: Side, topic: str) -> Steady:
+    """One stream through a side that is started for it, and what it showed.
+
+    Raises:
+        BenchError: something did not work.
+    """
     stage = play.stage
-    topic = f"stream-{slug(row.name)}-{side.replace('_', '-')}-{number}"
     stage.create_topic("regional-a", topic, row.partitions)
     options = CopierOptions(
         tuning="latency",
@@ -117,6 +121,11 @@ def _round(row: SteadyRow, play: Play, side: Side, number: int) -> None:
     for cluster in ("regional-a", "aggregate-a"):
         stage.delete_topics(cluster, [topic])
     copier.clean_up()
+    return found
+
+
+def _round(row: SteadyRow, play: Play, side: Side, number: int) -> None:
+    found = stream_through(row, play, side, f"stream-{slug(row.name)}-{side.replace('_', '-')}-{number}")
     play.tell(f"{side}: p50 {found.p50_ms:.1f} ms, p99 {found.p99_ms:.1f} ms, max {found.max_ms:.1f} ms")
     measures = (
         Measure(f"{row.name}: latency p50", "ms", "lower", found.p50_ms),
