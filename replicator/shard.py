@@ -314,6 +314,7 @@ class _Holder:
                 stops=self._stops,
                 absences=self._absences,
                 goal=self._goal,
+                stops_at_recreated=self._config.topics.on_recreate == "stop",
             )
             self._waiting_for = ""
             return self._run(session, ledger, shard)

@@ -128,6 +128,8 @@ class AclSync(Section):
 class Topics(Names):
     """Which topics are copied; routes may narrow the choice."""
 
+    on_recreate: Literal["continue", "stop"] = "continue"
+    """Of a source topic that was deleted and made anew: its records follow, or its partitions are stopped."""
     builtin_excludes: bool = True
     """Leave out what brokers, registries, MirrorMaker 2, Connect and Streams keep for themselves
     (`parallax.domain.topic_choice.BUILTIN_EXCLUDES`), unless ``include`` spells its name out. Kafka's own topics and Parallax's are never copied."""

@@ -78,6 +78,7 @@ def decide(
     out_of_range: Mapping[TopicPartition, OutOfRange],
     shard: int,
     shard_count: int,
+    stops_at_recreated: bool = False,
 ) -> Iterator[PartitionDecision]:
     """Decide for every partition of the shard that the survey tells enough of.
 
@@ -89,6 +90,7 @@ def decide(
         out_of_range: partitions that could not be read, as told before the survey was asked for.
         shard: the shard's number.
         shard_count: how many shards there are.
+        stops_at_recreated: a source topic that was made anew is not copied behind the one before.
     """
     if survey.target is None:
         return
@@ -113,7 +115,9 @@ def decide(
                     "the source has no such topic yet" if there is None else "the source has fewer partitions"
                 )
                 yield _nothing_copied(item, here, state, PartitionStatus.ABSENT, why)
-            elif (problem := _misfit(survey, there, here, partition, state)) is not None:
+            elif problem := (stops_at_recreated and _made_anew(there, here, state)) or _misfit(
+                survey, there, here, partition, state
+            ):
                 yield _nothing_copied(item, here, state, PartitionStatus.STOPPED, problem)
             else:
                 yield _copied(item, there, here, survey, state, positions.get(item), out_of_range.get(item))
@@ -147,6 +151,20 @@ def _misfit(
     if target.partitions >= source.partitions or copied:
         return None
     return survey.refused.get(source.topic) or _mismatch(source, target)
+
+
+def _made_anew(source: TopicInfo, target: TopicInfo, state: PartitionState | None) -> str:
+    """Why it is stopped, if what was copied to this very target topic came from another source topic of the name."""
+    if (
+        state is None
+        or state.lineage.target_topic_id != target.topic_id
+        or state.lineage.source_topic_id in {NO_TOPIC, source.topic_id}
+    ):
+        return ""
+    return (
+        f"SOURCE_RECREATED: {source.topic} was deleted at the source and made anew, which topics.on_recreate: stop does not "
+        "copy behind the one before; to copy it, run the replicator with topics.on_recreate: continue until it has begun"
+    )
 
 
 def _mismatch(source: TopicInfo, target: TopicInfo) -> str:

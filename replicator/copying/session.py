@@ -107,6 +107,7 @@ class ShardSession:
         stops: what can't go on, as earlier sessions of this lease have found and this one will.
         absences: since when topics are gone.
         goal: what an earlier session of this lease found to be the source's end (``available_now``).
+        stops_at_recreated: as `decide` has it.
     """
 
     def __init__(
@@ -123,6 +124,7 @@ class ShardSession:
         stops: Stops,
         absences: Absences,
         goal: Mapping[TopicPartition, SourceOffset] | None,
+        stops_at_recreated: bool = False,
     ) -> None:
         self._lease = lease
         self._settings = settings
@@ -144,7 +146,7 @@ class ShardSession:
         self._source_logs: Mapping[TopicPartition, LogEnd] = {}
         """As last surveyed."""
         self._out_of_range: dict[TopicPartition, OutOfRange] = {}
-        self.goal = goal
+        self.goal, self._stops_at_recreated = goal, stops_at_recreated
         self._request_survey()
 
     # --- the loop ----------------------------------------------------------------------------------------------
@@ -376,6 +378,7 @@ class ShardSession:
             out_of_range=out_of_range,
             shard=self._lease.shard,
             shard_count=self._lease.shard_count,
+            stops_at_recreated=self._stops_at_recreated,
         )
         self._stops.allow(survey.usable)
         decisions = list(map(self._unless_refused, found))

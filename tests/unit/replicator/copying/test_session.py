@@ -130,6 +130,8 @@ def session_of(
     clock: StandingClock | None = None,
     stops: Stops | None = None,
     counts: Counts | None = None,
+    *,
+    stops_at_recreated: bool = False,
 ) -> ShardSession:
     clock, settings = clock or StandingClock(), Replicator()
     ledger = Ledger(
@@ -155,6 +157,7 @@ def session_of(
         stops=stops or Stops(clock, 600_000),
         absences=Absences(lambda _topic: True),
         goal=None,
+        stops_at_recreated=stops_at_recreated,
     )
 
 
@@ -473,6 +476,28 @@ def test_it_is_told_until_when_all_is_copied_and_a_source_that_is_away_does_not_
     clock.sleep_ms(Replicator().discovery_interval_ms)
     told(session)
     assert told(session)[P0].copied_until_ms == clock.now_ms()
+
+
+@pytest.mark.parametrize("of_target", ["t", "the one before"])
+def test_a_source_topic_that_was_made_anew_is_stopped_if_somebody_wants_that(of_target: str) -> None:
+    doors = Doors()
+    doors.source_partitions = doors.target_partitions = 1
+    before = Lineage(TopicId("the one before"), TopicId(of_target))
+    state = replace(copied_to(P0, 600), lineage=before)
+    session = session_of(doors, {P0: state}, stops_at_recreated=True)
+    part, present = told(session)[P0], session._ledger.states[P0].lineage
+    if of_target == "t":
+        assert part.status is STOPPED
+        assert part.reason.startswith("SOURCE_RECREATED: trips was deleted at the source and made anew")
+        assert (present, doors.taken) == (before, [])
+    else:  # with the target made anew, too, nothing of the one before is there
+        assert part.status is PartitionStatus.COPYING
+        assert present == Lineage(TopicId("s"), TopicId("t"))
+    session = session_of(doors, {P0: session._ledger.states[P0]})
+    assert told(session)[P0].status is PartitionStatus.COPYING
+    begun = session._ledger.states[P0]
+    assert begun.lineage == Lineage(TopicId("s"), TopicId("t"))
+    assert told(session_of(doors, {P0: begun}, stops_at_recreated=True))[P0].status is PartitionStatus.COPYING
 
 
 def test_a_session_goes_on_behind_what_the_one_before_has_passed_over() -> None:
