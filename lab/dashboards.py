@@ -500,6 +500,17 @@ SERVICE = Dashboard(
             meaning="Only where tokens are asked for, with keys from an address.",
         ),
         Panel(
+            "Processes that answer",
+            [
+                Query("min by (instance) (parallax_offsetsvc_processes)", "{{instance}}"),
+                Query(
+                    "sum by (instance) (rate(parallax_offsetsvc_processes_started_again_total[5m]))",
+                    "started again, a second: {{instance}}",
+                ),
+            ],
+            meaning="As many as service.processes says. Why one has ended, the service's log says.",
+        ),
+        Panel(
             "Reports not audited one by one",
             [Query("sum by (method) (rate(parallax_offsetsvc_unaudited_reports_total[5m]))", "{{method}}")],
             "cps",

@@ -1,15 +1,22 @@
-"""What the offset service counts itself; what it reads from the store is in `offsetsvc.gauges`."""
+"""What the offset service counts itself; what it reads from the store is in `offsetsvc.gauges`.
+
+Several processes that answer at one address count in files of a folder that they share (Prometheus' multiprocess mode), and the first of
+them shows the sums.
+"""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from functools import lru_cache
+from pathlib import Path
 from types import TracebackType
 
-from prometheus_client import Counter, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client import Counter, Histogram, values
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from offsetsvc.answers import FailoverAnswer
@@ -23,29 +30,48 @@ _MOST_SERIES = 1_000
 _BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-class ServiceMetrics:
-    """Counts requests of every transport in a registry of its own."""
+def count_in(directory: Path) -> None:
+    """Let this process keep whatever it counts from now on in files there, one of its own for each kind: nothing was counted before."""
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(directory)
+    values.ValueClass = values.MultiProcessValue()  # type: ignore[no-untyped-call]
 
-    def __init__(self) -> None:
+
+class ServiceMetrics:
+    """Counts requests of every transport in a registry of its own.
+
+    Args:
+        counted_in: the folder of all processes' counts (`count_in`), of which sums are shown; None: this process is the only one.
+    """
+
+    def __init__(self, counted_in: Path | None = None) -> None:
         self.registry = process_registry("offsetsvc")
+        if counted_in is not None:
+            MultiProcessCollector(self.registry, str(counted_in))  # type: ignore[no-untyped-call]
+        registry = self.registry if counted_in is None else None
         self._requests = Counter(
             "parallax_offsetsvc_requests",
             "Requests, by what became of them: OK or the code of the error.",
             ["transport", "method", "code"],
-            registry=self.registry,
+            registry=registry,
         )
         self._seconds = Histogram(
             "parallax_offsetsvc_request_duration_seconds",
             "From the request to its answer; streams, which last as long as they please, are not timed.",
             ["transport", "method"],
             buckets=_BUCKETS_S,
-            registry=self.registry,
+            registry=registry,
         )
         self._outcomes = Counter(
             "parallax_offsetsvc_outcomes",
             "Failover offsets answered, one for each partition, by outcome.",
             ["outcome"],
-            registry=self.registry,
+            registry=registry,
+        )
+        self._unaudited = Counter(
+            "parallax_offsetsvc_unaudited_reports",
+            "Reports that changed nothing of what is recorded as a move: they are not audited one by one.",
+            ["method"],
+            registry=registry,
         )
 
         # Looking a series up by its labels takes longer than counting in it.
@@ -53,17 +79,21 @@ class ServiceMetrics:
         self._timer = lru_cache(_MOST_SERIES)(self._seconds.labels)
         self._outcome = lru_cache(_MOST_SERIES)(lambda outcome: self._outcomes.labels(outcome.name))
 
+    def hear(self, service: UseCases) -> None:
+        """Count too what the service tells of reports."""
+        service.moves.tell_unaudited = lambda call: self._unaudited.labels(call).inc()
+
     def watch(self, service: UseCases, identity: Identity = ASKS_NOBODY) -> StoreGauges:
-        """Show too how old the keys are that prove who calls, and what the store holds.
+        """Count what the service tells, and show too how old the keys are that prove who calls, and what the store holds.
 
         Returns:
             What reads the store; it has to be started.
         """
+        self.hear(service)
         settings = service.config.metrics
         gauges = StoreGauges(service, settings)
         self.registry.register(_IssuerKeys(identity, old_names=settings.old_names))
         self.registry.register(gauges)
-        self.registry.register(_Unaudited(service))
         return gauges
 
     def request(self, transport: str, method: str) -> AbstractContextManager[None]:
@@ -153,18 +183,3 @@ class _IssuerKeys(Collector):
             age.add_metric([], age_ms / 1_000)
             old_age.add_metric([], age_ms)
         return [age, old_age] if self._old_names else [age]
-
-
-class _Unaudited(Collector):
-    def __init__(self, service: UseCases) -> None:
-        self._service = service
-
-    def collect(self) -> list[CounterMetricFamily]:
-        family = CounterMetricFamily(
-            "parallax_offsetsvc_unaudited_reports",
-            "Reports that changed nothing of what is recorded as a move: they are not audited one by one.",
-            labels=["method"],
-        )
-        for method, count in sorted(self._service.moves.unaudited().items()):
-            family.add_metric([method], count)
-        return [family]

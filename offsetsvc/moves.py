@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from parallax.domain.formats import UnreadableRow, apart
 from parallax.domain.ids import GroupName, TopicName, TopicPartition
@@ -23,13 +21,16 @@ class RecordedMoves:
     Args:
         groups: remembers it.
         auditor: keeps who said so.
+
+    Attributes:
+        tell_unaudited: hears by which call a report came that changed nothing of what is recorded as a move: members
+            report many times a second, and that is counted alone.
     """
 
     def __init__(self, groups: GroupStore, auditor: Auditor) -> None:
+        self.tell_unaudited: Callable[[str], None] = lambda _: None
         self._groups = groups
         self._auditor = auditor
-        self._lock = threading.Lock()
-        self._unaudited: Counter[str] = Counter()
 
     def save(
         self,
@@ -67,7 +68,7 @@ class RecordedMoves:
         moved_at_ms = moved_at(now_ms, earlier)
         changed = {item: progress for item, progress in left.items() if _differs(progress, stored.get(item))}
         if not changed:
-            self.note_unaudited(call)
+            self.tell_unaudited(call)
             self._save(group, by_topic, moved_at_ms)
             return
         with self._auditor.act(
@@ -78,16 +79,6 @@ class RecordedMoves:
             after={str(item): _place(progress) for item, progress in sorted(changed.items())},
         ):
             self._save(group, by_topic, moved_at_ms)
-
-    def note_unaudited(self, call: str) -> None:
-        """Count a report that changed nothing of what is recorded as a move."""
-        with self._lock:
-            self._unaudited[call] += 1
-
-    def unaudited(self) -> dict[str, int]:
-        """How many reports changed nothing of what is recorded as a move, by call: members report many times a second."""
-        with self._lock:
-            return dict(self._unaudited)
 
     def _save(
         self, group: GroupName, by_topic: Mapping[TopicName, Mapping[int, Progress]], moved_at_ms: int

@@ -137,7 +137,7 @@ class GroupPositions:
                 ]
             )
         if not moves:
-            self._moves.note_unaudited(_REPORT)
+            self._moves.tell_unaudited(_REPORT)
             return
         self._moves.save(
             by,

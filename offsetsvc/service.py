@@ -81,7 +81,7 @@ class UseCases:
         failover: where groups resume.
         skips: skip ranges after a move, as they become known.
         mapping: what the index holds, and translations by it.
-        moves: what moves leave, and how many told nothing new.
+        moves: what moves leave.
         positions: where groups are.
         primaries: where groups are primary.
         audit: who changed what.

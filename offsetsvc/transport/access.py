@@ -160,6 +160,10 @@ class Access:
             return self._anybody
         return self._let_in(transport, method, shown, None if need is None else need.of(request))
 
+    def vouched_for(self, principal: Principal) -> Caller:
+        """The caller of a call that another process of this service has let in."""
+        return Caller(principal, self._anybody.policy)
+
     def page(self, path: str, shown: Callable[[], Shown]) -> Caller:
         """The caller of a page of REST that is about no group: metrics, the description of the API.
 

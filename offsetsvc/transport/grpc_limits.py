@@ -59,7 +59,6 @@ OPTIONS: Sequence[tuple[str, int]] = (
         MAX_REQUEST_BYTES,
     ),  # of a compressed one, too, once it is decompressed
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.so_reuseport", 0),
     # Those that have said nothing yet count, too. A further one is closed: without a bound the last file would be taken by a stranger.
     (
         "grpc.max_allowed_incoming_connections",

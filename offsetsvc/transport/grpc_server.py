@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any, NoReturn, TypeVar, cast
@@ -29,6 +29,7 @@ from offsetsvc.transport.grpc_limits import (
     CallLimits,
 )
 from offsetsvc.transport.handlers import Call, Handlers
+from offsetsvc.transport.passing_on import Among, PassingOn, is_passed_on, whose
 from parallax.client.status import CODE_KEY, status_of
 from parallax.client.targets import AUDIT_SERVICE, MOVE_SERVICE, OVERVIEW_SERVICE, PRIMARY_SERVICE, SERVICE
 from parallax.errors import ConfigError, ParallaxError
@@ -71,6 +72,8 @@ _MOST_QUEUED = 128
 CALL_POOL = "offsetsvc-grpc"
 """What threads of calls are called."""
 
+_UNCOUNTED = nullcontext()
+
 _log = structlog.get_logger(__name__)
 
 
@@ -91,6 +94,7 @@ class GrpcServer:
         address: ``host:port``; port 0 takes a free one.
         credentials: TLS; None: plain text.
         identity: tells who calls, and whether it may; None: as the configuration says.
+        among: the processes that listen on the same address; None: this one listens there alone.
     """
 
     def __init__(
@@ -101,6 +105,7 @@ class GrpcServer:
         address: str,
         credentials: grpc.ServerCredentials | None = None,
         identity: Identity | None = None,
+        among: Among | None = None,
     ) -> None:
         access = Access(identity or Identity(service.config.service.auth))
         calls = service.config.service.max_concurrent_calls
@@ -112,10 +117,18 @@ class GrpcServer:
             self._executor,
             maximum_concurrent_rpcs=threads + _MOST_QUEUED,
             interceptors=[self._limits, _ForeignCalls(access)],
-            options=OPTIONS,
+            options=(*OPTIONS, ("grpc.so_reuseport", int(among is not None))),
         )
-        handlers = Handlers(service, metrics)
-        shell = GrpcCalls(metrics, access, service.config.service.deadline_ms, self._stopping, most=calls)
+        own = Handlers(service, metrics)
+        self._handlers = handlers = own if among is None or among.is_first else PassingOn(own, among)
+        shell = GrpcCalls(
+            metrics,
+            access,
+            service.config.service.deadline_ms,
+            self._stopping,
+            most=calls,
+            takes_passed_on=among is not None and among.is_first,
+        )
         offsets_pb2_grpc.add_OffsetServiceServicer_to_server(  # type: ignore[no-untyped-call] # generated
             shell.servicer(offsets_pb2.DESCRIPTOR.services_by_name["OffsetService"], handlers), self._server
         )
@@ -146,6 +159,8 @@ class GrpcServer:
         )
         self._patience = threading.Thread(target=self._end_overdue, name="offsetsvc-patience", daemon=True)
         self.port = self._bind(address, credentials)
+        if among is not None and among.is_first:
+            self._bind(among.address, None)
 
     def _bind(self, address: str, credentials: grpc.ServerCredentials | None) -> int:
         try:
@@ -170,6 +185,8 @@ class GrpcServer:
             if thread.is_alive():
                 thread.join()
         self._executor.shutdown(wait=True)
+        if isinstance(self._handlers, PassingOn):
+            self._handlers.close()
 
     def _end_overdue(self) -> None:
         while not self._stopping.wait(_OVERDUE_EVERY_S):
@@ -188,6 +205,7 @@ class GrpcCalls:
         default_ms: the deadline of a call that has none.
         stopping: set when the server stops: watches end too.
         most: how many calls are answered at a time, and how many watches of each kind go on; each holds a thread.
+        takes_passed_on: whether other processes pass calls on, which they have counted and let in.
     """
 
     def __init__(
@@ -198,7 +216,9 @@ class GrpcCalls:
         stopping: threading.Event,
         *,
         most: int,
+        takes_passed_on: bool = False,
     ) -> None:
+        self._takes_passed_on = takes_passed_on
         self._metrics = metrics
         self._access = access
         self._default_ms = default_ms
@@ -206,7 +226,7 @@ class GrpcCalls:
         self._most = most
         self._turns = Turns(most, waiting=most)
 
-    def servicer(self, service: ServiceDescriptor, handlers: Handlers) -> SimpleNamespace:
+    def servicer(self, service: ServiceDescriptor, handlers: Handlers | PassingOn) -> SimpleNamespace:
         """What the generated code takes for a service: a call for each of its methods."""
         return SimpleNamespace(
             **{
@@ -225,12 +245,17 @@ class GrpcCalls:
 
         def call(request: Request, context: grpc.ServicerContext) -> Answer:
             with _statuses(name, context):
-                caller = self._caller(name, request, context)
+                passed_on = self._takes_passed_on and is_passed_on(context)
+                caller = (
+                    self._access.vouched_for(whose(context))
+                    if passed_on
+                    else self._caller(name, request, context)
+                )
                 deadline = self._deadline(context)
                 self._turns.take(deadline)
                 try:
                     with (
-                        self._metrics.request("grpc", name),
+                        _UNCOUNTED if passed_on else self._metrics.request("grpc", name),
                         received(_headers(context), f"parallax.{name}", rpc__system="grpc", rpc__method=name),
                     ):
                         return handler(request, Call(deadline, caller))

@@ -30,6 +30,8 @@ from parallax.errors import StoreUnavailableError
 from parallax.runtime.deadline import wall_clock_ms
 from parallax.v1 import offsets_pb2 as pb
 from tests.support import Stack, poll_until, unique_name
+from tests.worlds.offset_servers import asked_by_many
+from tests.worlds.processes import descendants
 from tests.worlds.row_owner import RowOwner
 
 CLOSED_PORT = "127.0.0.1:1"
@@ -222,6 +224,37 @@ def test_rest_answers_beside_grpc(serving: Serving, group: str, topic: str) -> N
         answer = http.get(f"/v1/groups/{group}/topics/{topic}/partitions/0/failover-offset?to=b").json()
 
     assert answer["resume_offset"] == 5
+
+
+def test_several_processes_answer_alike_and_one_that_ends_is_started_again(
+    values: dict[str, Any], group: str, topic: str, tmp_path: Path
+) -> None:
+    request = pb.GetFailoverOffsetRequest(group=group, topic=topic, partition=0, to=at_region("b"))
+    with _serve({**values, "service": {**values["service"], "processes": 2}}, tmp_path) as running:
+
+        def counted(name: str) -> float:
+            page = httpx.get(f"{running.rest}/metrics", timeout=60).text
+            return sum(float(line.split()[-1]) for line in page.splitlines() if line.startswith(name))
+
+        def asked() -> set[int]:
+            answers, taken = asked_by_many(running.grpc, request, 16, running.process.pid)
+            assert {pb.FailoverOffset.FromString(answer).resume_offset for answer in answers} == {5}
+            return taken
+
+        assert len(asked()) == 2
+        assert counted("parallax_offsetsvc_requests_total") == 16
+        for process in descendants(running.process.pid):
+            process.kill()
+        poll_until(
+            lambda: (
+                counted("parallax_offsetsvc_processes_started_again_total") == 1
+                and counted("parallax_offsetsvc_processes ") == 2
+            ),
+            120,
+            "the process is started again",
+        )
+        assert len(asked()) == 2
+        assert counted("parallax_offsetsvc_requests_total") == 32
 
 
 def test_a_dead_cluster_is_answered_without(

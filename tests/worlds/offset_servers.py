@@ -11,6 +11,7 @@ from typing import Any
 
 import grpc
 import httpx
+import psutil
 
 from offsetsvc.gauges import StoreGauges
 from offsetsvc.metrics import ServiceMetrics
@@ -21,8 +22,11 @@ from parallax.adapters.http.server import HttpServer
 from parallax.client.client import OffsetClient
 from parallax.identity.identity import Identity
 from parallax.identity.tls import server_credentials
+from parallax.v1 import offsets_pb2 as pb
+from parallax.v1 import offsets_pb2_grpc
 from tests.worlds.authority import Pair
 from tests.worlds.offset_world import World
+from tests.worlds.processes import family
 
 _PATIENCE_S = 60.0
 """A busy machine is no error; what has to be quick, a test measures itself."""
@@ -91,3 +95,25 @@ def serving(world: World, **options: Any) -> Iterator[Served]:
         server.start()
         stack.callback(server.stop, 0.0)
         yield Served(world, service, metrics, gauges, server, rest)
+
+
+def asked_by_many(
+    address: str, request: pb.GetFailoverOffsetRequest, channels: int, first_pid: int
+) -> tuple[list[bytes], set[int]]:
+    """Answers over so many connections, and which processes have taken those: the first one, or one that it has started."""
+    port = int(address.rpartition(":")[2])
+    with ExitStack() as stack:
+        answers = []
+        for _ in range(channels):
+            # Channels to one address share a connection otherwise.
+            options = [("grpc.use_local_subchannel_pool", 1)]
+            channel = stack.enter_context(grpc.insecure_channel(address, options))
+            stub = offsets_pb2_grpc.OffsetServiceStub(channel)  # type: ignore[no-untyped-call] # generated
+            answers.append(stub.GetFailoverOffset(request, timeout=_PATIENCE_S).SerializeToString())
+        taken = {
+            process.pid
+            for process in family(first_pid)
+            for found in process.net_connections("tcp")
+            if found.status == psutil.CONN_ESTABLISHED and found.laddr and found.laddr.port == port
+        }
+    return answers, taken

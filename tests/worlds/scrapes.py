@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 
 from console.metrics import ConsoleMetrics
 from offsetsvc.metrics import ServiceMetrics
+from offsetsvc.workers import Workers
 from parallax.adapters.http.metrics import metrics_page, process_registry
 from parallax.config.config import CanarySettings, Config, MetricsSettings
 from parallax.domain.ids import ClusterName, GroupName, RegionName, Route, TopicName
@@ -156,7 +157,7 @@ def service(settings: MetricsSettings) -> ServiceMetrics:
                 (decision.group, ClusterName("aggregate-a")): LagVerdict(LagState.STOP, None, 8, 1, 1, 1)
             },
         ),
-        moves=SimpleNamespace(unaudited=lambda: {"ReportProgress": 1}),
+        moves=SimpleNamespace(),
     )
     identity: Any = SimpleNamespace(keys_age_ms=lambda: 5_000)
     metrics = ServiceMetrics()
@@ -168,6 +169,8 @@ def service(settings: MetricsSettings) -> ServiceMetrics:
         pass
     answer: Any = SimpleNamespace(outcome=Outcome.OK)
     metrics.answered([answer])
+    service.moves.tell_unaudited("ReportProgress")
+    metrics.registry.register(Workers(None, 0))
     return metrics
 
 
