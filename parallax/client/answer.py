@@ -142,7 +142,7 @@ class ResumeAnswer:
     @property
     def skip_records(self) -> int:
         """How many offsets the skip ranges hold."""
-        return sum(item.count for item in self.skips)
+        return sum(item.offsets for item in self.skips)
 
     @property
     def lag_offsets(self) -> int | None:

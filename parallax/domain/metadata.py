@@ -28,6 +28,9 @@ _MARK = "plx"
 _CHECKSUM_BYTES = 4
 _MAX_NUMBER = 2**63 - 1
 _MAX_NUMBER_BYTES = 9
+_SEVEN_BITS = 0x7F
+"""Of a number in each byte; the high bit tells of a further one."""
+_SHORT = tuple(bytes((value,)) for value in range(_SEVEN_BITS + 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +70,22 @@ def encode(metadata: CommittedMetadata) -> str:
         LimitError: the positions alone do not fit.
         MetadataError: a field that can't be written (negative offsets, skip ranges out of order).
     """
-    for positions in (metadata.positions, _without_epochs(metadata.positions)):
-        shorter = replace(metadata, positions=positions, skips=())
-        # Reserved: a complete_to that leaving out ranges may add, and the count of the ranges.
-        spare = (
-            _body_bytes(MAX_METADATA_BYTES)
-            - len(_body(replace(shorter, complete_to=None)))
-            - _MAX_NUMBER_BYTES
-        )
+    beginning = b"".join(
+        [
+            _number(metadata.fencing_number),
+            _string(metadata.target_topic_id),
+            _number(metadata.resume_offset),
+        ]
+    )
+    for with_epochs in (True, False):
+        vector = _vector(metadata.positions if with_epochs else _without_epochs(metadata.positions))
+        # Reserved: a complete_to that leaving out ranges may add, and the count of the ranges; they take a byte each at least.
+        spare = _body_bytes(MAX_METADATA_BYTES) - len(beginning) - len(vector) - 2 - _MAX_NUMBER_BYTES
         if spare < _MAX_NUMBER_BYTES:
             continue
         kept, complete_to = _fitting(metadata, min(spare - _MAX_NUMBER_BYTES, MAX_SKIP_BYTES * 3 // 4))
-        return _text(_body(replace(shorter, skips=kept, complete_to=complete_to)))
+        known_to = _number(0 if complete_to is None else complete_to + 1)
+        return _text(b"".join([beginning, known_to, vector, _number(len(kept)), *kept]))
     raise LimitError(
         f"the progress of {len(metadata.positions)} sources does not fit into {MAX_METADATA_BYTES} bytes of metadata"
     )
@@ -124,18 +131,18 @@ def _body_bytes(text_bytes: int) -> int:
     return (text_bytes - len(f"{_MARK}{VERSION}.")) * 3 // 4 - _CHECKSUM_BYTES
 
 
-def _fitting(
-    metadata: CommittedMetadata, limit_bytes: int
-) -> tuple[tuple[SkipRange, ...], TargetOffset | None]:
-    """The skip ranges that fit into so many bytes, and up to where they are then complete."""
-    place, used = 0, 0
-    for index, item in enumerate(metadata.skips):
-        used += len(_number(item.start - place)) + len(_number(item.end - item.start))
-        if used > limit_bytes:
-            known = item.start if metadata.complete_to is None else min(item.start, metadata.complete_to)
-            return tuple(metadata.skips[:index]), known
-        place = item.end
-    return tuple(metadata.skips), metadata.complete_to
+def _fitting(metadata: CommittedMetadata, limit_bytes: int) -> tuple[list[bytes], TargetOffset | None]:
+    """The skip ranges that fit into so many bytes, as they are written, and up to where they are then complete."""
+    kept: list[bytes] = []
+    place, left = 0, limit_bytes
+    for start, end in metadata.skips:
+        written = _number(start - place) + _number(end - start)
+        left -= len(written)
+        if left < 0:
+            return kept, start if metadata.complete_to is None else min(start, metadata.complete_to)
+        kept.append(written)
+        place = end
+    return kept, metadata.complete_to
 
 
 def _text(content: bytes) -> str:
@@ -147,15 +154,9 @@ def _checksum(content: bytes) -> bytes:
     return zlib.crc32(content).to_bytes(_CHECKSUM_BYTES, "big")
 
 
-def _body(metadata: CommittedMetadata) -> bytes:
-    parts = [
-        _number(metadata.fencing_number),
-        _string(metadata.target_topic_id),
-        _number(metadata.resume_offset),
-        _number(0 if metadata.complete_to is None else metadata.complete_to + 1),
-        _number(len(metadata.positions)),
-    ]
-    for source, position in metadata.positions.items():
+def _vector(positions: Mapping[SourceId, SourcePosition]) -> bytes:
+    parts = [_number(len(positions))]
+    for source, position in positions.items():
         parts += [
             _string(source.region),
             _string(source.topic_id),
@@ -165,20 +166,17 @@ def _body(metadata: CommittedMetadata) -> bytes:
         ]
         for epoch, end in position.epoch_ends:
             parts += [_number(epoch + 1), _number(end)]
-    parts.append(_number(len(metadata.skips)))
-    place = 0
-    for item in metadata.skips:
-        parts += [_number(item.start - place), _number(item.end - item.start)]
-        place = item.end
     return b"".join(parts)
 
 
 def _number(value: int) -> bytes:
+    if 0 <= value <= _SEVEN_BITS:  # nearly all of what lies between ranges
+        return _SHORT[value]
     if not 0 <= value <= _MAX_NUMBER:
         raise MetadataError(f"{value} can't be written into committed metadata: it is negative or too large")
     out = bytearray()
-    while value > 0x7F:  # noqa: PLR2004 - seven bits to a byte
-        out.append(value & 0x7F | 0x80)
+    while value > _SEVEN_BITS:
+        out.append(value & _SEVEN_BITS | 0x80)
         value >>= 7
     out.append(value)
     return bytes(out)
@@ -201,8 +199,8 @@ class _Reader:
                 raise MetadataError("committed metadata is damaged: it ends in the middle")
             byte = self.content[self.place]
             self.place += 1
-            value |= (byte & 0x7F) << (7 * index)
-            if byte <= 0x7F:  # noqa: PLR2004 - the high bit tells of a further byte
+            value |= (byte & _SEVEN_BITS) << (7 * index)
+            if byte <= _SEVEN_BITS:
                 return value
         raise MetadataError("committed metadata is damaged: a number has no end")
 

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import starmap
-from typing import cast
+from typing import NamedTuple, cast
 
 from parallax.domain.ids import SourceId, TargetOffset
 from parallax.domain.lineage_history import LineageHistory, Stretch
 from parallax.domain.progress import SourceHistory, SourcePosition, Span, consumed_spans, with_known_epochs
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class SkipRange:
-    """Target offsets ``[start, end)``, all consumed already."""
+class SkipRange(NamedTuple):
+    """Target offsets ``[start, end)``, all consumed already. A tuple: an answer may name thousands."""
 
     start: TargetOffset
     end: TargetOffset
 
     @property
-    def count(self) -> int:
+    def offsets(self) -> int:
         """The number of offsets to skip."""
         return self.end - self.start
 

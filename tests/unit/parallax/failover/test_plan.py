@@ -23,7 +23,7 @@ class TestPlan:
 
         (item,) = plan.partitions
         assert (item.origin_next_offset, item.basis, item.resume_offset) == (15, "committed", 5)
-        assert ([skip.count for skip in item.skips], item.redelivery_records) == ([10], 10)
+        assert ([skip.offsets for skip in item.skips], item.redelivery_records) == ([10], 10)
         assert (item.pending_records, item.settled, item.freshness_ms) == (0, True, 0)
         assert plan.refusals(accept_gaps=False) == ()
         assert (plan.outcome, plan.redelivery_records, plan.unknown) == (Outcome.OK, 10, ())
