@@ -16,10 +16,11 @@ from parallax.errors import InvariantError
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.copied_until import CopiedUntil
 from replicator.copying.offset_ranges import OffsetRanges, runs_of
+from replicator.copying.openings import MOST_RUNS_OPENED, Openings, following, opening_of
 from replicator.copying.ports import Clock, RecordBlock, RecordRefusedError, TargetLog, TargetWriter
 from replicator.copying.recovery import Shard
 from replicator.copying.session_end import Counts, PartitionRefusedError, SessionError, Stop
-from replicator.copying.state import PartitionChange, PartitionState, encode, pieces_of
+from replicator.copying.state import PartitionChange, PartitionState, encode
 from replicator.lease import Lease, PartitionProgress, PartitionStatus
 
 log = structlog.get_logger(__name__)
@@ -37,12 +38,28 @@ Positions = Callable[[TopicPartition], SourceOffset]
 
 
 class OpenTransaction:
-    """What was sent, by partition and leader epoch, and the runs that its acknowledgements make of it."""
+    """What was sent, by partition and leader epoch, and the runs that its acknowledgements make of it.
 
-    __slots__ = ("_ends", "_newest_ms", "_sent", "began_at_ms", "most_runs", "records", "size_bytes", "times")
+    Args:
+        began_at_ms: monotonic.
+        opening: what the run log is given before the commit, if anything is.
+    """
 
-    def __init__(self, began_at_ms: float) -> None:
+    __slots__ = (
+        "_ends",
+        "_newest_ms",
+        "_sent",
+        "began_at_ms",
+        "most_runs",
+        "opening",
+        "records",
+        "size_bytes",
+        "times",
+    )
+
+    def __init__(self, began_at_ms: float, opening: Entry | None = None) -> None:
         self.began_at_ms = began_at_ms
+        self.opening = opening
         self.records = 0
         self.size_bytes = 0
         self.most_runs = 0
@@ -168,6 +185,7 @@ class Ledger:
         """The leader epoch of what was passed over last, by partition of which nothing was sent since."""
         self.attempted: Sequence[Entry] = ()
         """What was last to be committed, whether or not it was: an entry in its pieces."""
+        self._openings = Openings()
         self._begun_at: float | None = None
         self._last_commit_at = clock.monotonic_ms()
         self._last_commit_partitions = 0
@@ -189,8 +207,9 @@ class Ledger:
     def send(self, block: RecordBlock) -> None:
         """Send records in the open transaction, beginning one if there is none."""
         if self.open is None:
-            self._begin()
-            self.open = OpenTransaction(self._clock.monotonic_ms())
+            opening = self._next_opening()
+            self._begin(opening)
+            self.open = OpenTransaction(self._clock.monotonic_ms(), opening)
         self._target.produce(block)
         self.open.add(block, self._clock.now_ms())
         self._passed.pop(block.topic_partition, None)
@@ -211,15 +230,38 @@ class Ledger:
         """Age of the transaction that was begun last and is not committed; 0 if there is none."""
         return 0 if self._begun_at is None else self._clock.monotonic_ms() - self._begun_at
 
-    def _begin(self) -> None:
+    def _begin(self, opening: Entry | None = None) -> None:
         self._begun_at = self._clock.monotonic_ms()
-        self._target.begin()
+        self._target.begin(opening)
+
+    def _next_opening(self) -> Entry | None:
+        # A snapshot may need more records than one.
+        if not (self._target.opens_run_log and self._openings.wanted(len(self.states))) or self._snapshot_due:
+            return None
+        return opening_of(
+            run_log_id=self._shard.run_log_id,
+            layout=self._lease.layout,
+            shard=self._lease.shard,
+            path=self._target.path,
+            committed_at_ms=self._clock.now_ms(),
+            run_log_leader_epoch=self._run_log_leader_epoch,
+        )
+
+    @property
+    def _snapshot_due(self) -> bool:
+        return (
+            self._clock.monotonic_ms() - self._snapshot_at >= self._settings.snapshot_interval_ms
+            or self._entries_since_snapshot >= self._settings.snapshot_interval_records
+        )
 
     def full(self) -> bool:
         """Whether the open transaction has reached a bound."""
-        return self.open is not None and (
+        if self.open is None:
+            return False
+        most_runs = MAX_RUNS_PER_TRANSACTION if self.open.opening is None else MOST_RUNS_OPENED
+        return (
             self.open.size_bytes >= self._settings.commit_max_bytes
-            or self.open.most_runs >= MAX_RUNS_PER_TRANSACTION
+            or self.open.most_runs >= most_runs
             or not self.left_ms
         )
 
@@ -330,11 +372,9 @@ class Ledger:
 
     def write(self, changes: Collection[PartitionChange]) -> None:
         """Commit an entry with these changes, and with the data of the open transaction."""
-        opened, now = self.open, self._clock.monotonic_ms()
-        snapshot = (
-            now - self._snapshot_at >= self._settings.snapshot_interval_ms
-            or self._entries_since_snapshot >= self._settings.snapshot_interval_records
-        )
+        opened = self.open
+        opening = None if opened is None else opened.opening
+        snapshot = opening is None and self._snapshot_due
         if not changes and not snapshot:
             return
         after = dict(self.states)
@@ -355,18 +395,11 @@ class Ledger:
         )
         if opened is None:
             self._begin()
-        self.attempted = pieces_of(entry)
-        if len(self.attempted) >= _MANY_PIECES and not self._told_large:
-            self._told_large = True
-            log.warning(
-                "snapshot_large",
-                lease=str(self._lease),
-                partitions=len(after),
-                size_bytes=entry.ByteSize(),
-                advice="raise replicator.shards_per_route, or replicate fewer partitions",
-            )
+        pieces = following(opening, entry)
+        self.attempted = pieces if opening is None else [opening, *pieces]
+        self._tell_large(entry, len(after), len(pieces))
         self._forget_passed(changes)
-        offsets = self._target.commit(self.attempted, self._logs(opened, changes))
+        offsets = self._target.commit(pieces, self._logs(opened, changes))
         self._begun_at = None
         self.states = after
         self.open = None
@@ -381,9 +414,23 @@ class Ledger:
             self._row_at[change.state.topic_partition] = now
             self._no_end.pop(change.state.topic_partition, None)
         if opened is not None:
+            self._openings.note(opened.size_bytes, opened.most_runs)
             self._count(opened)
         for offset, piece in zip(offsets, self.attempted, strict=True):
-            self._committed(offset, piece)
+            if piece is not opening:  # which tells of nothing
+                self._committed(offset, piece)
+
+    def _tell_large(self, entry: Entry, partitions: int, pieces: int) -> None:
+        """Warn once of a snapshot that is very large."""
+        if pieces >= _MANY_PIECES and not self._told_large:
+            self._told_large = True
+            log.warning(
+                "snapshot_large",
+                lease=str(self._lease),
+                partitions=partitions,
+                size_bytes=entry.ByteSize(),
+                advice="raise replicator.shards_per_route, or replicate fewer partitions",
+            )
 
     def _forget_passed(self, changes: Iterable[PartitionChange]) -> None:
         """Of partitions that go on somewhere else."""

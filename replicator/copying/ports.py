@@ -288,8 +288,17 @@ class TargetWriter(Protocol):
     def path(self) -> str:
         """The copy path, ``record`` or ``batch``, as run-log entries name it."""
 
-    def begin(self) -> None:
-        """Begin a transaction."""
+    @property
+    def opens_run_log(self) -> bool:
+        """Whether it is of use to give `begin` an opening."""
+
+    def begin(self, opening: Entry | None = None) -> None:
+        """Begin a transaction.
+
+        Args:
+            opening: the first piece of its entry (`replicator.copying.openings.opening_of`), appended to the run log as the first
+                records are sent. `commit` appends what follows it.
+        """
 
     def produce(self, block: RecordBlock) -> None:
         """Send records; returns before they are acknowledged."""
@@ -308,7 +317,7 @@ class TargetWriter(Protocol):
         """
 
     def commit(self, entries: Sequence[Entry], logs: Mapping[TopicPartition, TargetLog]) -> Sequence[int]:
-        """Append the entries to the run log and commit: their offsets there.
+        """Append the entries to the run log and commit: their offsets there, after that of the opening if there was one.
 
         Args:
             entries: what is appended.

@@ -52,8 +52,8 @@ log = structlog.get_logger(__name__)
 
 _TOPIC_TIMEOUT_MS = 10_000
 _READS_NO_MORE = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._AUTO_OFFSET_RESET}  # noqa: SLF001 - librdkafka's name for it
-_FIRST_LOOK_OFFSETS = 3_000
-"""Far enough back for a snapshot every 1,000 entries, each followed by its transaction marker."""
+_FIRST_LOOK_OFFSETS = 4_500
+"""Far enough back for a snapshot every 1,000 entries, each in two pieces and followed by its transaction marker."""
 
 
 def run_log_topic(config: Config, source: RegionName) -> TopicName:
@@ -129,7 +129,7 @@ def snapshot_of(reader: RunLogReader, shard: Shard) -> tuple[Sequence[Entry], in
             pieces, entries = [], 0
         if entry.snapshot:
             pieces.append(entry)
-        entries += 1
+        entries += entry.piece == 0
     return pieces, entries
 
 

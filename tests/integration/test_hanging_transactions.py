@@ -5,7 +5,7 @@ The brokers' check that a partition belongs to a transaction is off meanwhile: w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import pytest
 from confluent_kafka import IsolationLevel
@@ -17,7 +17,12 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from parallax.adapters.kafka.librdkafka import list_offsets
 from parallax.domain.ids import TopicPartition
 from parallax.errors import ClusterUnavailableError
+from parallax.v1.runlog_pb2 import Entry
+from replicator.copying.openings import Openings
+from replicator.copying.ports import TargetLog
 from replicator.kafka import connector
+from replicator.kafka.batch.target import BatchTarget
+from replicator.kafka.run_log import run_log_topic
 from replicator.kafka.transactions.coordinator import Coordinator, ProducerState
 from tests.support import Stack, poll_until
 from tests.worlds.shard_harness import PATIENCE_S, Harness, check_rows
@@ -60,6 +65,7 @@ class Loss:
         told: whether the coordinator hears of a partition, so that it writes its marker.
         committed: which marker that is.
         entry_written: whether the owner lives long enough to append the entry.
+        opened: the first one that an opening begins, instead. The coordinator does not hear of the run log.
     """
 
     def __init__(
@@ -70,19 +76,22 @@ class Loss:
         *,
         committed: bool,
         entry_written: bool = True,
+        opened: bool = False,
     ) -> None:
         self.done = False
         self._concerned = False
+        self.openings = 0
+        run_log = run_log_topic(harness.config(), harness.route.source)
         real_add, real_end = Coordinator.add, Coordinator.end
 
         def add(this: Coordinator, items: Collection[TopicPartition], producer: ProducerState) -> None:
             mine = [item for item in items if item.topic == harness.topic]
-            self._concerned = self._concerned or (bool(mine) and not self.done)
+            is_opened = any(item.topic == run_log for item in items)
+            self._concerned = self._concerned or (bool(mine) and is_opened is opened and not self.done)
             if self.done or not self._concerned:
                 real_add(this, items, producer)
                 return
-            if not mine and not entry_written:
-                self._die()
+            self.openings += is_opened and bool(mine)
             if heard := [item for item in mine if item.partition in told]:
                 real_add(this, heard, producer)
 
@@ -94,7 +103,18 @@ class Loss:
                 real_end(this, producer, committed=decided)
             self._die()
 
-        decided = committed
+        def commit(
+            this: BatchTarget, entries: Sequence[Entry], logs: Mapping[TopicPartition, TargetLog]
+        ) -> Sequence[int]:
+            if self._concerned and not entry_written:
+                if told:
+                    real_end(this._coordinator, this._producer, committed=decided)
+                self._die()
+            return real_commit(this, entries, logs)
+
+        monkeypatch.setattr(Openings, "wanted", lambda *_: opened)
+        decided, real_commit = committed, BatchTarget.commit
+        monkeypatch.setattr(BatchTarget, "commit", commit)
         monkeypatch.setattr(connector, "has_newest_transactions", lambda _connections: False)
         monkeypatch.setattr(Coordinator, "add", add)
         monkeypatch.setattr(Coordinator, "end", end)
@@ -116,7 +136,11 @@ def stable_ends(harness: Harness, isolation: IsolationLevel) -> list[int]:
     return [future.result(timeout=30).offset for future in answers.values()]
 
 
-@pytest.mark.parametrize("path", ["batch", "record"])
+@pytest.mark.parametrize(
+    ("opened", "path"),
+    [(False, "batch"), (False, "record"), (True, "batch")],
+    ids=["", "to-record", "opened"],
+)
 @pytest.mark.parametrize(
     ("told", "committed", "entry_written"),
     [
@@ -124,6 +148,7 @@ def stable_ends(harness: Harness, isolation: IsolationLevel) -> list[int]:
         pytest.param([0], True, True, id="one-committed"),
         pytest.param([0], False, True, id="one-aborted"),
         pytest.param([], False, False, id="no-entry"),
+        pytest.param([0], False, False, id="no-entry-and-one-aborted"),
     ],
 )
 def test_the_next_session_ends_it_as_it_must_and_copies_each_record_once(
@@ -133,6 +158,7 @@ def test_the_next_session_ends_it_as_it_must_and_copies_each_record_once(
     told: list[int],
     committed: bool,
     entry_written: bool,
+    opened: bool,
     path: str,
 ) -> None:
     harness.create(PARTITIONS)
@@ -140,13 +166,19 @@ def test_the_next_session_ends_it_as_it_must_and_copies_each_record_once(
     for number in range(PARTITIONS):
         harness.produce(first[number], number)
     harness.copy_now()
-    for number in range(PARTITIONS):
-        harness.produce(second[number], number)
+    if not opened:
+        for number in range(PARTITIONS):
+            harness.produce(second[number], number)
     with monkeypatch.context() as patched:
-        loss = Loss(patched, harness, told, committed=committed, entry_written=entry_written)
+        loss = Loss(patched, harness, told, committed=committed, entry_written=entry_written, opened=opened)
         owner = harness.own(harness.config(commit_min_interval_ms=300, commit_max_interval_ms=600))
+        if opened:  # the owner's first entry is a snapshot, and has no opening
+            poll_until(lambda: owner.progress and owner.progress[-1].transactions, 30, "the first entry")
+            for number in range(PARTITIONS):
+                harness.produce(second[number], number)
         poll_until(lambda: loss.done, 30, "a transaction that hangs")
         owner.finish()
+    assert bool(loss.openings) is opened
     harness.copy_path = path
     for number in range(PARTITIONS):
         harness.produce(third[number], number)

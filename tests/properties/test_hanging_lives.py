@@ -6,7 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from parallax.v1.runlog_pb2 import Entry
+from replicator.kafka.transactions import hanging
 from tests.worlds.deadly import deadly_first
+from tests.worlds.sim.doors import SimTarget
 from tests.worlds.sim.kafka import Log
 from tests.worlds.sim.run import problem_of
 from tests.worlds.sim.world import World
@@ -29,6 +32,12 @@ def marker_that_ended_two_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Log, "is_joined", lambda *_: False)
 
 
+@mutant
+def written_over_another_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An opening is sent though the connection was lost, or the leader is another one, since the last commit."""
+    monkeypatch.setattr(SimTarget, "_has_lost_connection", lambda *_: False)
+
+
 def problem(seed: int) -> str:
     sources = ("a", "b") if seed % 3 == 0 else ("a",)
     return problem_of(World(seed, sources=sources, only=("markers_left_out",)))
@@ -37,6 +46,23 @@ def problem(seed: int) -> str:
 @pytest.mark.parametrize("block", range(4))
 def test_what_hangs_is_ended_as_it_was_told_and_every_record_is_copied_once(block: int) -> None:
     assert not [(seed, found) for seed in range(block, SEEDS, 4) if (found := problem(seed))]
+
+
+def test_the_lives_have_entries_that_hang_with_an_opening_and_without_all_pieces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    right, found = hanging.entry_in_doubt, list[str]()
+
+    def watched(entry_at: Callable[[int], Entry | None], start: int) -> Entry | None:
+        entry, first = right(entry_at, start), entry_at(start)
+        assert first is not None
+        found.append("missing" if entry is None else "opened" if first.pieces else "one record")
+        return entry
+
+    monkeypatch.setattr(hanging, "entry_in_doubt", watched)
+    for seed in range(SEEDS):
+        problem(seed)
+    assert set(found) == {"missing", "opened", "one record"}
 
 
 @pytest.mark.parametrize("name", MUTANTS)

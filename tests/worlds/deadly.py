@@ -26,6 +26,7 @@ DIED_AT = {
     "trimmed_not_said": 136,
     "undone_transactions_not_looked_for": 21,
     "unfenced_watermark": 3991,
+    "written_over_another_connection": 66,
 }
 
 

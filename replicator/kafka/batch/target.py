@@ -45,6 +45,7 @@ class BatchTarget:
     """
 
     path = "batch"
+    opens_run_log = True
 
     def __init__(
         self,
@@ -69,11 +70,17 @@ class BatchTarget:
         self._asked: tuple[Mapping[TopicPartition, TargetLog], Confirmation] | None = None
         connections.watch([run_log.topic])
 
-    def begin(self) -> None:
-        """Begin a transaction: nothing is sent for that."""
+    def begin(self, opening: Entry | None = None) -> None:
+        """Begin a transaction: nothing is sent for that. An opening goes with the first batches, in one request where it can.
+
+        So the run log's partition joins the transaction together with theirs. Under transaction version 2 that is a round trip
+        between brokers, for which the entry would wait otherwise.
+        """
         self._sender.raise_problem()
         self._sender.begin()
         self._asked = None
+        if opening is not None:
+            self._append(opening)
 
     def produce(self, block: RecordBlock) -> None:
         """Take a batch; `serve` and `settle` send it."""
@@ -114,11 +121,7 @@ class BatchTarget:
         for confirmation in self._confirmations(logs):
             confirmation.wait()
         for entry in entries:
-            record = Record(0, max(0, entry.committed_at_ms), record_body(None, entry.SerializeToString()))
-            # Partitions of a topic repeat its name and ids: four of them halve the entry, of one it would grow.
-            compression = Compression.LZ4 if len(entry.partitions) > 1 else Compression.NONE
-            raw = memoryview(make_batch([record], compression))
-            self.produce(BatchBlock(self._run_log, -1, range(1), (raw,), len(raw)))
+            self._append(entry)
         self._sender.flush("appending to the run log")
         self._refuse()
         offsets = self._sender.acknowledged[self._run_log]
@@ -169,6 +172,13 @@ class BatchTarget:
         rest = {item: log for item, log in logs.items() if known.get(item) != log}
         found = [] if asked is None else [asked]
         return [*found, self._leader_epochs.confirm(rest)] if rest else found
+
+    def _append(self, entry: Entry) -> None:
+        record = Record(0, max(0, entry.committed_at_ms), record_body(None, entry.SerializeToString()))
+        # Partitions of a topic repeat its name and ids: four of them halve the entry, of one it would grow.
+        compression = Compression.LZ4 if len(entry.partitions) > 1 else Compression.NONE
+        raw = memoryview(make_batch([record], compression))
+        self.produce(BatchBlock(self._run_log, -1, range(1), (raw,), len(raw)))
 
     def _refuse(self) -> None:
         refused = self._sender.refused

@@ -23,7 +23,7 @@ from confluent_kafka.admin._resource import ResourceType
 
 from parallax.adapters.kafka.librdkafka import LATEST, Settings, list_offsets, translated
 from parallax.domain.ids import UNKNOWN_EPOCH, ClusterName, TargetOffset, TopicName, TopicPartition
-from parallax.errors import ClusterUnavailableError, FencedError
+from parallax.errors import ClusterUnavailableError, FencedError, InvariantError
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.ports import RecordBlock, RecordRefusedError, TargetEnd, TargetLog
 from replicator.copying.session_end import TopicsRefusedError
@@ -95,6 +95,7 @@ class KafkaTarget:
     """
 
     path = "record"
+    opens_run_log = False
 
     def __init__(
         self,
@@ -148,8 +149,12 @@ class KafkaTarget:
             "initialising the transactional id", self._producer.init_transactions, self._commit_timeout_s * 3
         )
 
-    def begin(self) -> None:
-        """Begin a transaction."""
+    def begin(self, opening: Entry | None = None) -> None:
+        """Begin a transaction; without an opening."""
+        if opening is not None:
+            raise InvariantError(
+                "the record path opens no run log: a partition costs librdkafka a request of its own"
+            )
         self._acknowledged = {}
         self._callbacks = {}
         self._entry_offsets = []

@@ -141,7 +141,12 @@ class SimTarget:
         self._waiting: list[RecordBlock] = []
         self._confirmed: dict[TopicPartition, TargetLog] = {}
         self._by_batches = lease.epoch % 3 != 0
-        """Whether it behaves as the batch path, which asks about logs once all is acknowledged, keeps to its connections, or as the record path, which asks before an entry."""
+        """Whether it behaves as the batch path, which asks about logs once all is acknowledged, opens the run log and keeps to its
+        connections, or as the record path, which asks before an entry."""
+        self._opening: Entry | None = None
+        self._opened_at: list[int] = []
+        self._opened_in: Log | None = None
+        """A topic that was made anew has no sequence to be out of."""
         self._ways: dict[Log, int] = {}
         """The connection over which each log was written to, known by how often the cluster has died by then."""
         self._transaction: Transaction | None = None
@@ -149,9 +154,10 @@ class SimTarget:
         self._may_fail()
         self._epoch = cluster.initialise(self._id)
 
-    def begin(self) -> None:
+    def begin(self, opening: Entry | None = None) -> None:
         self._acknowledged, self._waiting, self._transaction = {}, [], None
         self._confirmed = {}
+        self._opening, self._opened_at = opening, []
 
     def produce(self, block: RecordBlock) -> None:
         self._waiting.append(block)
@@ -159,6 +165,10 @@ class SimTarget:
             self._send()
 
     path = "record"
+
+    @property
+    def opens_run_log(self) -> bool:
+        return self._by_batches
 
     def serve(self) -> None:
         self._send()
@@ -177,10 +187,12 @@ class SimTarget:
         self._schedule.step()
         log = run_log_of(self._cluster, self._run_log, self._shard)
         self._confirm({item: known for item, known in logs.items() if self._confirmed.get(item) != known})
+        if any(self._opened_in is log and not log.holds(at, self._transaction) for at in self._opened_at):
+            raise ClusterUnavailableError("the run log has lost the opening: what follows is out of sequence")
         self._may_fail()
         self._may_refuse(logs)
         transaction = self._mine()
-        offsets = [self._append(log, entry) for entry in entries]
+        offsets = [*self._opened_at, *(self._append(log, entry) for entry in entries)]
         self._schedule.step()
         self._may_fail()
         if self._mine() is not transaction:
@@ -231,6 +243,10 @@ class SimTarget:
                 raise ClusterUnavailableError(f"{item} has another leader than it had")
 
     def _send(self) -> None:
+        if self._waiting and self._opening is not None:
+            self._opened_in = run_log_of(self._cluster, self._run_log, self._shard)
+            self._opened_at = [self._append(self._opened_in, self._opening)]
+            self._opening = None
         for block in self._waiting:
             transaction = self._mine()
             topic = self._cluster.topics.get(block.topic_partition.topic)

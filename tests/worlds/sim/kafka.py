@@ -141,6 +141,10 @@ class Log:
             or any(slot.stretch is stretch for slot in self.slots[max(0, offset - self.start) :])
         )
 
+    def holds(self, offset: int, transaction: Transaction | None) -> bool:
+        """Whether what lies at the offset is the transaction's."""
+        return self.start <= offset < self.end and self.slot(offset).transaction is transaction
+
     def committed(self, start: int = 0, end: int | None = None) -> Iterator[Slot]:
         """What read_committed readers see of ``[start, end)``."""
         bound = self.stable_end if end is None else min(end, self.stable_end)

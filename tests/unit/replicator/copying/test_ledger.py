@@ -22,13 +22,16 @@ from parallax.domain.ids import (
     TopicName,
     TopicPartition,
 )
-from parallax.v1.runlog_pb2 import Entry
+from parallax.domain.runs import Run
+from parallax.v1.runlog_pb2 import Entry, PartitionEntry
 from replicator.copying import ledger as ledger_module
+from replicator.copying import openings as openings_module
 from replicator.copying.ledger import Ledger
+from replicator.copying.openings import MOST_PARTITIONS_OPENED, MOST_RUNS_OPENED
 from replicator.copying.ports import RecordBlock, TargetEnd, TargetLog
 from replicator.copying.recovery import Shard
 from replicator.copying.session_end import Counts
-from replicator.copying.state import PartitionChange, PartitionState, fold, pieces_of
+from replicator.copying.state import PartitionChange, PartitionState, fold, pieces_of, whole_entry
 from replicator.lease import Lease
 from tests.worlds.clocks import StandingClock
 
@@ -42,7 +45,9 @@ class Target:
 
     path = "batch"
 
-    def __init__(self) -> None:
+    def __init__(self, *, opens_run_log: bool = False) -> None:
+        self.opens_run_log = opens_run_log
+        self.openings: list[Entry | None] = []
         self._sent: dict[TopicPartition, list[int]] = {}
         self._ends: dict[TopicPartition, int] = {}
         self.entries: list[Entry] = []
@@ -53,8 +58,10 @@ class Target:
         """Of these no end is known."""
         self.asked: list[TopicPartition] = []
 
-    def begin(self) -> None:
+    def begin(self, opening: Entry | None = None) -> None:
         self._sent = {}
+        self.openings.append(opening)
+        self.entries += [] if opening is None else [opening]
 
     def produce(self, block: RecordBlock) -> None:
         item = block.topic_partition
@@ -70,7 +77,8 @@ class Target:
     def commit(self, entries: Sequence[Entry], logs: Mapping[TopicPartition, TargetLog]) -> Sequence[int]:
         self.confirmed.append(dict(logs))
         self.entries += entries
-        return range(len(self.entries) - len(entries), len(self.entries))
+        count = len(entries) + (self.openings[-1] is not None)
+        return range(len(self.entries) - count, len(self.entries))
 
     def ends(
         self, partitions: Mapping[TopicPartition, int], *, patient: bool = False
@@ -92,8 +100,8 @@ class Target:
 class World:
     """A shard of many partitions."""
 
-    def __init__(self, partitions: int) -> None:
-        self.clock, self.target = StandingClock(), Target()
+    def __init__(self, partitions: int, *, opens_run_log: bool = False) -> None:
+        self.clock, self.target = StandingClock(), Target(opens_run_log=opens_run_log)
         self.settings = Replicator()
         self.items = [TopicPartition(TopicName("orders"), number) for number in range(partitions)]
         lineage = Lineage(TopicId("s"), TopicId("t"))
@@ -119,12 +127,13 @@ class World:
             clock=self.clock,
             states=states,
             counts=Counts(),
-            committed=lambda _offset, _entry: None,
+            committed=lambda offset, entry: self.told.append((offset, entry)),
         )
+        self.told: list[tuple[int, Entry]] = []
 
-    def send(self, partitions: int) -> None:
+    def send(self, partitions: int, *, after: int = 0) -> None:
         """One record of each of so many partitions."""
-        for item in self.items[:partitions]:
+        for item in self.items[after : after + partitions]:
             position = self.ledger.states[item].source_next
             self.ledger.send(RecordBlock(item, 0, range(position, position + 1), [b"x"], 1))
 
@@ -237,7 +246,7 @@ def test_a_commit_names_the_logs_of_what_was_written_and_of_what_begins() -> Non
 def test_a_snapshot_is_written_in_records_that_a_broker_takes_and_a_very_large_one_is_told_once(
     monkeypatch: pytest.MonkeyPatch, partitions: int, told: list[str]
 ) -> None:
-    monkeypatch.setattr(ledger_module, "pieces_of", partial(pieces_of, largest_bytes=1_000))
+    monkeypatch.setattr(openings_module, "pieces_of", partial(pieces_of, largest_bytes=1_000))
     world = World(partitions)
     with capture_logs() as logs:
         for _ in range(2):
@@ -269,3 +278,115 @@ def test_a_target_that_may_have_lost_its_tail_gets_no_watermark(cut: str) -> Non
         part.partition for entry in world.target.entries for part in entry.partitions if part.source_start
     ]
     assert told == [sound.partition]
+
+
+def test_an_entry_is_opened_with_its_records_and_closed_with_what_they_became() -> None:
+    world = World(2, opens_run_log=True)
+    world.send(2)
+    world.commit()  # a snapshot: it shows that this owner has begun
+    assert (world.target.openings, len(world.target.entries)) == ([None], 1)
+    world.send(1)
+    [snapshot, opening] = world.target.entries
+    world.commit()
+    closing = world.target.entries[-1]
+    assert not opening.partitions
+    assert (opening.piece, closing.piece, opening.pieces, closing.pieces) == (0, 1, 2, 2)
+    assert SHARD.owns(opening)
+    whole = whole_entry([opening, closing])
+    assert whole is not None
+    assert [part.partition for part in whole.partitions] == [0]
+    assert not whole.snapshot
+    assert fold({}, [snapshot, opening, closing]) == world.ledger.states
+    assert world.ledger.attempted == [opening, closing]
+    assert world.told[1:] == [(2, closing)]
+
+
+def test_a_snapshot_waits_for_a_transaction_that_is_not_opened() -> None:
+    world = World(2, opens_run_log=True)
+    world.send(1)
+    world.commit()
+    world.send(1)
+    world.clock.sleep_ms(world.settings.snapshot_interval_ms)
+    world.commit()
+    assert [entry.snapshot for entry in world.target.entries] == [True, False, False]
+    world.send(1)
+    world.commit()
+    assert [opening is not None for opening in world.target.openings] == [False, True, False]
+    assert world.target.entries[-1].snapshot
+
+
+def test_watermarks_are_not_opened() -> None:
+    world = World(2, opens_run_log=True)
+    for _ in range(3):
+        world.clock.sleep_ms(world.settings.watermark_interval_ms)
+        world.commit()
+    assert world.target.openings == [None] * 3
+    assert [entry.pieces for entry in world.target.entries] == [0] * 3
+
+
+def most_runs_opened(monkeypatch: pytest.MonkeyPatch, runs: int) -> None:
+    for module in (ledger_module, openings_module):
+        monkeypatch.setattr(module, "MOST_RUNS_OPENED", runs)
+
+
+def test_nothing_that_may_outgrow_a_record_follows_an_opening(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(4, opens_run_log=True)
+    world.send(1)
+    world.commit()
+    most_runs_opened(monkeypatch, 3)
+    world.send(2)
+    assert not world.ledger.full()
+    world.send(1, after=2)
+    assert world.ledger.full()
+    world.commit()
+    world.send(4)
+    assert world.target.openings[-1] is None, "one that was full is followed by another"
+    assert not world.ledger.full()
+    most_runs_opened(monkeypatch, 5)
+    world.commit()
+    for most_partitions, opened in ((4, True), (3, False)):
+        monkeypatch.setattr(openings_module, "MOST_PARTITIONS_OPENED", most_partitions)
+        world.send(1)
+        assert (world.target.openings[-1] is not None) is opened
+        world.commit()
+
+
+def test_after_a_large_transaction_readers_of_the_run_log_do_not_wait_for_the_next_one() -> None:
+    world = World(1, opens_run_log=True)
+    opened = []
+    for size_bytes in (1, 1, 2**20, 1, 1):
+        position = world.ledger.states[world.items[0]].source_next
+        world.ledger.send(RecordBlock(world.items[0], 0, range(position, position + 1), [b"x"], size_bytes))
+        opened.append(world.target.openings[-1] is not None)
+        world.commit()
+    assert opened == [False, True, True, False, True]
+
+
+def test_the_largest_entry_that_closes_one_is_taken_by_a_broker() -> None:
+    """Names of the greatest length, numbers of the greatest size, and every record a run of its own."""
+    run_bytes = (
+        PartitionEntry(
+            source_start=[2**62] * 100,
+            target_start=[2**62] * 100,
+            count=[1] * 100,
+            previous_source_end=[2**62] * 100,
+            run_leader_epoch=[2**30] * 100,
+        ).ByteSize()
+        / 100
+    )
+    state = replace(
+        World(1).ledger.states[TopicPartition(TopicName("orders"), 0)],
+        topic_partition=TopicPartition(TopicName("o" * 249), 2**31 - 1),
+        lineage=Lineage(TopicId("s" * 22), TopicId("t" * 22), 2**30),
+        source_next=SourceOffset(2**62),
+        source_first=SourceOffset(2**62),
+        last_run_end=SourceOffset(2**62),
+        target_first=TargetOffset(2**62),
+        target_floor=TargetOffset(2**62),
+        source_leader_epoch=2**30,
+        target_leader_epoch=2**30,
+    )
+    watermark = Run(SourceOffset(2**62), TargetOffset(2**62), 0, SourceOffset(2**62), 2**30)
+    partition_bytes = PartitionChange(state, (watermark,)).encoded().ByteSize() + 10
+    most_bytes = MOST_RUNS_OPENED * run_bytes + MOST_PARTITIONS_OPENED * partition_bytes
+    assert most_bytes < 1_000_000

@@ -278,6 +278,17 @@ def test_a_snapshot_in_several_records_counts_as_one_once_all_of_it_is_there() -
         states_of(logged(first, second, *less), SHARD)
 
 
+def test_an_opened_entry_counts_from_its_second_piece_on() -> None:
+    snapshot, (opening, closing) = entry(state(5), snapshot=True), pieces(entry(), entry(state(7)))
+    assert states_of(logged(snapshot, opening), SHARD) == {ITEM: state(5)}
+    assert states_of(logged(snapshot, opening, closing), SHARD) == {ITEM: state(7)}
+    following = entry(state(8), snapshot=True)
+    assert states_of(logged(closing, following), SHARD) == {ITEM: state(8)}, "read from between the two on"
+    _, back = pieces(entry(), entry(state(6)))
+    with pytest.raises(RunLogError, match="takes trips-0 back to source offset 6"):
+        states_of(logged(snapshot, opening, closing, opening, back), SHARD)
+
+
 @pytest.mark.parametrize(
     "name", ["a forged snapshot", "carried here from another run log", "a position that goes back"]
 )

@@ -103,7 +103,9 @@ class Doors:
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         return {item: self.logs[item].high_watermark for item in partitions}
 
-    def begin(self) -> None: ...
+    opens_run_log = False
+
+    def begin(self, opening: Entry | None = None) -> None: ...
 
     def produce(self, _block: RecordBlock) -> None: ...
 

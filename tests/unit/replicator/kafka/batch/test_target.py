@@ -126,7 +126,7 @@ def loop() -> Iterator[EventLoop]:
         yield made
 
 
-def target_on(brokers: Brokers) -> BatchTarget:
+def target_on(brokers: Brokers, opening: Entry | None = None) -> BatchTarget:
     """A target that has sent one batch."""
     coordinator: Any = Committing()
     target = BatchTarget(
@@ -138,21 +138,39 @@ def target_on(brokers: Brokers) -> BatchTarget:
         timeout_ms=1_000,
         limits={},
     )
-    send_one(target)
+    send_one(target, opening)
     return target
 
 
-def send_one(target: BatchTarget) -> None:
+def send_one(target: BatchTarget, opening: Entry | None = None) -> None:
     place = BatchPlace(Brokers.cluster, ITEM)
     [found] = split(make_batch([Record(0, 1, record_body(None, b"x"))], Compression.NONE), place)
-    target.begin()
+    target.begin(opening)
     target.produce(whole_block(found, place))
     target.serve()
 
 
+TOGETHER = [(1, "produce", [RUN_LOG, ITEM])]
+
+
+@pytest.mark.parametrize(
+    ("leaders", "sent"),
+    [({}, TOGETHER), ({RUN_LOG: 2}, [(2, "produce", [RUN_LOG]), (1, "produce", [ITEM])])],
+)
+def test_an_opening_is_sent_with_the_first_batches(
+    loop: EventLoop, leaders: dict[TopicPartition, int], sent: list[tuple[int, str, list[TopicPartition]]]
+) -> None:
+    brokers = Brokers(loop, leaders)
+    target = target_on(brokers, Entry(pieces=2))
+    assert brokers.sent == sent
+    target.settle(LOGS)
+    assert list(target.commit([Entry(piece=1, pieces=2)], LOGS)) == [0, 1]
+
+
+@pytest.mark.parametrize("opened", [True, False])
 @pytest.mark.parametrize("moves", [True, False])
 def test_what_a_session_has_written_to_is_not_written_to_over_another_connection(
-    loop: EventLoop, *, moves: bool
+    loop: EventLoop, *, opened: bool, moves: bool
 ) -> None:
     """The broker may have come back without the marker of the transaction before, which the next one would join."""
     brokers = Brokers(loop)
@@ -166,7 +184,7 @@ def test_what_a_session_has_written_to_is_not_written_to_over_another_connection
     brokers.sent.clear()
     target._sender._calm_until_s = 0
     with pytest.raises(ClusterUnavailableError, match="the connection to its leader was lost"):
-        send_one(target)
+        send_one(target, Entry(pieces=2) if opened else None)
     assert brokers.sent == []
 
 
