@@ -214,6 +214,10 @@ class _Work:
         start = TargetOffset(0)
         for record in self._records:
             left_at = _left_at(record, item)
+            if left_at is None and not visits and (began := self._began(record, item, findings)) is not None:
+                visits.append(began)
+                start = began.end
+                continue
             if left_at is None:
                 findings.unknown.append(f"how far the group was in {record.move.origin} is not recorded")
                 return []
@@ -233,6 +237,26 @@ class _Work:
             return []
         visits.append(Visit(last, start, start if end is None else end))
         return self._with_stragglers(item, visits, findings)
+
+    def _began(self, record: MoveRecord, item: TopicPartition, findings: _Findings) -> Visit | None:
+        """Where a move let the group begin that had never committed there: below it lies what `sync.no_commit` has left out.
+
+        None: it had committed, or that is not known, or there are records at the target that no mapping tells of.
+        """
+        move, mark = record.move, record.written.get(item)
+        there = self._now[move.origin].commits
+        if mark is None or move.origin not in record.snapshot.commits or there is None:
+            return None
+        commit = there.get(item)
+        came_back = any(later.move.target == move.origin for later in self._records)
+        if commit is not None and not is_ours(commit.metadata) and not came_back:
+            return None  # somebody has, meanwhile
+        if self._verifier.config.is_produced_at(move.target):
+            return None
+        findings.notes.append(
+            f"the group had never committed in {move.origin}: it began in {move.target} at {mark.next_offset}"
+        )
+        return Visit(move.target, TargetOffset(0), mark.next_offset)
 
     def _position(
         self, cluster: ClusterName, item: TopicPartition, findings: _Findings

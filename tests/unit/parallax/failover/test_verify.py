@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 
 from parallax.domain.commits import GroupCommit, ObservedCommit
 from parallax.domain.consumption import ConsumptionKind
-from parallax.domain.ids import ClusterName, GroupName, SourceOffset, TargetOffset
+from parallax.domain.ids import ClusterName, GroupName, SourceOffset, TargetOffset, TopicPartition
 from parallax.errors import NotFoundError
 from parallax.failover.facts import MoveKind
 from parallax.failover.journal import Step
 from parallax.failover.plan import Ending
-from parallax.failover.verify.verdict import Consumers, GroupVerdict, Verdict
+from parallax.failover.verify.verdict import Consumers, GroupVerdict, PartitionVerdict, Verdict
 from tests.worlds.failover_bench import P0, Bench, failover_bench, two_sources
 from tests.worlds.offset_world import GROUP, TOPIC
 
@@ -234,6 +235,58 @@ def test_a_group_that_was_never_moved_has_nothing_to_compare() -> None:
         assert bench.move("a", "b").ending is Ending.ABANDONED
         with pytest.raises(NotFoundError):
             bench.verifier().verify(GROUP)
+
+
+@contextmanager
+def partly_read(policy: str) -> Iterator[Bench]:
+    """A group that has committed on one of two partitions, and was moved to b: there the policy lets it begin on the other one."""
+    with failover_bench(partitions=2, sync={"no_commit": policy}) as made:
+        two_sources(made.world, (0, 1))
+        made.world.commit("a", 15)
+        assert made.move("a", "b", drain_ms=1_000).ending is Ending.MOVED
+        yield made
+
+
+def on(found: GroupVerdict, partition: int) -> PartitionVerdict:
+    return next(item for item in found.partitions if item.topic_partition.partition == partition)
+
+
+@pytest.mark.parametrize(("policy", "begins", "once"), [("earliest", 0, 20), ("latest", 20, 0)])
+def test_a_partition_that_the_policy_began_was_consumed_once_from_there(
+    policy: str, begins: int, once: int
+) -> None:
+    with partly_read(policy) as bench:
+        assert bench.commit("b", 1) == begins
+        bench.world.commit("b", 20)
+        bench.world.commit("b", 20, 1)
+        found = on(verified(bench, Consumers.FAILOVER), 1)
+        assert (found.verdict, found.unknown) == (Verdict.ONCE, ())
+        assert sum(source.records(ConsumptionKind.ONCE) for source in found.sources) == once
+        assert f"began in aggregate-b at {begins}" in found.notes[0]
+        assert verified(bench, Consumers.FAILOVER).verdict is Verdict.ONCE
+
+
+def test_what_the_policy_began_is_followed_back() -> None:
+    with partly_read("earliest") as bench:
+        bench.world.commit("b", 20)
+        bench.world.commit("b", 20, 1)
+        assert bench.move("b", "a", drain_ms=1_000).ending is Ending.MOVED
+        assert on(verified(bench, Consumers.FAILOVER, moves=2), 1).verdict is Verdict.ONCE
+        bench.world.commit("a", 20, 1)
+        found = on(verified(bench, Consumers.PLAIN, moves=2), 1)
+        assert found.verdict is Verdict.ONCE
+        bench.writer("a").commits[GROUP][TopicPartition(TOPIC, 1)] = GroupCommit(TargetOffset(5), -1, "")
+        assert on(verified(bench, Consumers.PLAIN, moves=2), 1).verdict is Verdict.UNKNOWN  # it was set back
+
+
+def test_what_was_committed_there_afterwards_leaves_it_open() -> None:
+    with partly_read("earliest") as bench:
+        bench.world.commit("b", 20)
+        bench.world.commit("b", 20, 1)
+        bench.world.commit("a", 7, 1)
+        found = on(verified(bench, Consumers.FAILOVER), 1)
+        assert found.verdict is Verdict.UNKNOWN
+        assert "how far the group was in aggregate-a" in found.unknown[0]
 
 
 def test_a_move_under_way_is_noted(bench: Bench) -> None:
