@@ -106,23 +106,30 @@ class Primaries:
         }, ""
 
     def need_somebody(self, prefix: str, shown: Callable[[GroupName], bool]) -> Assignments:
-        """The groups that move, are dual active or can't be read, as the last reading of all saw them.
+        """The groups that move, are dual active or can't be read.
 
-        All are read for it, so whoever looks within `_READING_S` shares a reading.
+        All are read for it, so whoever looks within `_READING_S` shares a reading; those that it found are read again, so that
+        nobody is told of what is over.
 
         Raises:
             StoreUnavailableError: the store did not answer.
         """
         with self._reading:
             read_at_s, found = self._read or (0.0, {})
-            if self._read is None or self._clock() - read_at_s >= _READING_S:
+            anew = self._read is None or self._clock() - read_at_s >= _READING_S
+            if anew:
                 found = self.all()
-        wanted = (
-            (group, item)
-            for group, item in found.items()
-            if group.startswith(prefix) and _needs_somebody(item) and shown(group)
+        wanted = islice(
+            (
+                group
+                for group, item in found.items()
+                if group.startswith(prefix) and _needs_somebody(item) and shown(group)
+            ),
+            MOST_ENTRIES,
         )
-        return dict(islice(wanted, MOST_ENTRIES))
+        if anew:
+            return {group: found[group] for group in wanted}
+        return {group: item for group, item in self._assignments([*wanted]).items() if _needs_somebody(item)}
 
     def _assignments(self, groups: Sequence[GroupName]) -> dict[GroupName, Assignment | InvariantError]:
         decisions = self._store.decisions(groups)
