@@ -6,6 +6,7 @@ PARALLAX_CONFIG=build/demo/stack/parallax.yaml python docs/examples/parcels.py c
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import yaml
@@ -44,7 +45,7 @@ def consume() -> None:
     )
     consumer.subscribe([TOPIC])
     read = 0
-    with consumer:
+    with consumer, suppress(KeyboardInterrupt):
         while True:
             message = consumer.poll(1.0)
             if message is None or message.error() is not None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.live import Live
-from rich.table import Column, Table
+from rich.table import Table
 
 from lab.stack.control import StackClient
 from lab.stack.errors import SpecError
@@ -159,6 +159,9 @@ def _show(state: dict[str, Any], *, as_json: bool) -> None:
     else:
         _console.print(_region_table(state))
         _console.print(_process_table(state))
+        # Their folder once: with it no line of the table would fit a terminal.
+        for folder in sorted({str(Path(process["log"]).parent) for process in state["processes"]}):
+            _console.print(f"logs: {folder}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _watch_json(stack: LocalStack, down_requested: threading.Event) -> None:
@@ -183,10 +186,9 @@ def _region_table(state: dict[str, Any]) -> Table:
 
 
 def _process_table(state: dict[str, Any]) -> Table:
-    table = Table("process", "state", "pid", Column("log", overflow="fold"), box=None)
+    table = Table("process", "state", "pid", "log", box=None)
     for process in state["processes"]:
         style = _STATE_STYLES[process["state"]]
-        table.add_row(
-            process["name"], f"[{style}]{process['state']}[/]", str(process["pid"] or ""), process["log"]
-        )
+        name = Path(process["log"]).name
+        table.add_row(process["name"], f"[{style}]{process['state']}[/]", str(process["pid"] or ""), name)
     return table

@@ -127,7 +127,7 @@ def report_table(title: str, words: tuple[str, ...], figures: tuple[str, ...]) -
     """An empty table: columns of words to the left, columns of figures behind them to the right."""
     table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold")
     for heading in words:
-        table.add_column(heading)
+        table.add_column(heading, no_wrap=True)  # a name that is cut off is none
     for heading in figures:
         table.add_column(heading, justify="right")
     return table

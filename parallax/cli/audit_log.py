@@ -24,7 +24,7 @@ from parallax.cli.options import (
     ServicesConfigOption,
     TimeoutOption,
 )
-from parallax.cli.output import console, table
+from parallax.cli.output import console, log_beside_result, table
 from parallax.cli.rows import DocumentFormat, DocumentOption, written
 from parallax.client.audit_messages import page_from_pb
 from parallax.client.client import OffsetClient
@@ -34,7 +34,6 @@ from parallax.domain.ids import GroupName
 from parallax.errors import InvalidNameError
 from parallax.ports.audit import AuditQuery
 from parallax.runtime.deadline import wall_clock_ms
-from parallax.runtime.process import configure_logging
 
 _MOST_AT_ONCE = 1_000
 """Entries that a service gives in a page."""
@@ -82,7 +81,7 @@ def audit_log(
     as_json: JsonOption = False,
 ) -> None:
     """Show who decided, moved and practised, the newest first: of the groups that you may administer."""
-    configure_logging(json=as_json)
+    log_beside_result(json=as_json)
 
     def query(now_ms: int) -> AuditQuery:
         return AuditQuery(

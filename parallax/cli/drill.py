@@ -17,7 +17,7 @@ from rich.markup import escape
 
 from parallax.cli import completion
 from parallax.cli.options import ActorOption, ConfigOption, JsonOption, ReasonOption
-from parallax.cli.output import console, print_json
+from parallax.cli.output import console, log_beside_result, print_json
 from parallax.config.config import Config, load
 from parallax.domain.rights import Principal
 from parallax.errors import ConfigError, InvalidNameError, ParallaxError, StoreUnavailableError
@@ -30,7 +30,7 @@ from parallax.failover.opening import open_outside, open_verifier
 from parallax.failover.outside import Outside
 from parallax.failover.waiting import Tell
 from parallax.ports.audit import operator_of
-from parallax.runtime.process import configure_logging, stopping
+from parallax.runtime.process import stopping
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
@@ -67,7 +67,7 @@ def drill(
 
     Only the drill's own group moves. The report is written after each drill too.
     """
-    configure_logging(json=as_json)
+    log_beside_result(json=as_json)
     settings = load(config)
     if times is not None and every is None:
         raise InvalidNameError("--times goes with --every")

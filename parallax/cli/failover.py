@@ -44,7 +44,7 @@ from parallax.cli.options import (
     timestamp_policy,
     with_default,
 )
-from parallax.cli.output import confirm_by_name, console, print_json
+from parallax.cli.output import confirm_by_name, console, log_beside_result, print_json
 from parallax.config.config import load
 from parallax.domain.ids import GroupName
 from parallax.errors import InvalidNameError
@@ -54,7 +54,6 @@ from parallax.failover.outside import Outside
 from parallax.failover.rollback import plan_rollback, roll_back
 from parallax.failover.selection import one_move, region_moves, way_back, ways_back
 from parallax.ports.audit import operator_of
-from parallax.runtime.process import configure_logging
 
 app = typer.Typer(
     cls=with_default("move"),
@@ -243,7 +242,7 @@ def rollback(
     as_json: JsonOption = False,
 ) -> None:
     """Put a group back as it was before its last move, as long as it has not committed since."""
-    configure_logging(json=as_json)
+    log_beside_result(json=as_json)
     with open_outside(load(config), operator=operator_of(actor, reason)) as outside:
         plan = plan_rollback(outside, GroupName(group), disaster=disaster)
         if execute and not plan.obstacles and not as_json:

@@ -22,7 +22,7 @@ from parallax.cli.failover_tables import (
 )
 from parallax.cli.failover_ticket import command_line, plans_ticket, results_ticket
 from parallax.cli.options import AT_ONCE, WAIT_S, PlanFormat
-from parallax.cli.output import confirm_by_name, console, print_json, progress_bar
+from parallax.cli.output import confirm_by_name, console, log_beside_result, print_json, progress_bar
 from parallax.cli.promotion import Promoted, Promotion
 from parallax.config.config import load
 from parallax.domain.ids import GroupName, RegionName
@@ -34,7 +34,7 @@ from parallax.failover.opening import lost_regions, open_outside, without
 from parallax.failover.outside import Outside
 from parallax.failover.plan import Ending, MoveLimits, MovePlan, Result, make_plan, redelivered_beyond
 from parallax.failover.selection import in_order, side_by_side
-from parallax.runtime.process import configure_logging, stopping
+from parallax.runtime.process import stopping
 from parallax.v1 import offsets_pb2 as pb
 from parallax.wiring import open_client
 
@@ -149,7 +149,7 @@ class MoveCommand:
     """
 
     def __init__(self, context: typer.Context, options: MoveOptions) -> None:
-        configure_logging(json=options.form is PlanFormat.JSON)
+        log_beside_result(json=options.form is PlanFormat.JSON)
         self._context = context
         self._config = load(options.config)
         self._about = options.region or options.group or ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from rich.table import Table
 
 from parallax.cli.fitting import FittingTable
 from parallax.errors import ConfigError, RefusedError
+from parallax.runtime.process import configure_logging
 from parallax.v1 import offsets_pb2 as pb
 
 _PIPE_WIDTH = 160
@@ -49,6 +51,18 @@ def write_new(path: Path, text: str) -> None:
 def console() -> Console:
     """Standard output; wide where it is no terminal, so that scripts and logs get whole rows."""
     return Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+
+
+def log_beside_result(*, json: bool) -> None:
+    """Set up the log of a command that ends with a result.
+
+    Before somebody who sees both, only warnings are logged: the result tells the rest, and its lines would be torn apart.
+
+    Args:
+        json: JSON was asked for.
+    """
+    seen = not json and sys.stdout.isatty() and sys.stderr.isatty()
+    configure_logging(json=json, level=logging.WARNING if seen else logging.INFO)
 
 
 def on_a_terminal() -> bool:

@@ -13,13 +13,13 @@ from rich.markup import escape
 
 from parallax.cli import completion
 from parallax.cli.options import ConfigOption, JsonOption
-from parallax.cli.output import console, print_json, table
+from parallax.cli.output import console, log_beside_result, print_json, table
 from parallax.config.config import load
 from parallax.domain.ids import RegionName, aggregate_cluster
 from parallax.failover.opening import open_restoring
 from parallax.failover.restoring import Coming, offsets_left
 from parallax.failover.timekeeper import StoppedError
-from parallax.runtime.process import configure_logging, stopping
+from parallax.runtime.process import stopping
 
 
 def restore(
@@ -51,7 +51,7 @@ def restore(
 
     Nothing is changed: the region's replicator copies it, and deletes nothing. Exit code 1: something is left.
     """
-    configure_logging(json=as_json)
+    log_beside_result(json=as_json)
     settings = load(config)
     stop = threading.Event()
     with open_restoring(settings, stop) as restoring, stopping(stop):

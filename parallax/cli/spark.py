@@ -9,8 +9,7 @@ import typer
 
 from parallax.adapters.spark.preparing import forget, preparation, prepare
 from parallax.cli.options import JsonOption
-from parallax.cli.output import console, print_json
-from parallax.runtime.process import configure_logging
+from parallax.cli.output import console, log_beside_result, print_json
 
 app = typer.Typer(
     help="Keep the classes of Spark's JVM ready, so that it starts sooner.", no_args_is_help=True
@@ -26,7 +25,7 @@ def prepare_command(
     as_json: JsonOption = False,
 ) -> None:
     """Make the archive of classes for this Java and this Spark: about a minute, some 185 MB in the user's cache."""
-    configure_logging(json=as_json)
+    log_beside_result(json=as_json)
     wanted, began_s = preparation(), time.monotonic()
     makes = again or not wanted.ready
     if makes and not dry_run:

@@ -10,14 +10,13 @@ from rich.console import Console
 from rich.markup import escape
 
 from parallax.cli.options import ConfigOption, GroupArgument, JsonOption
-from parallax.cli.output import console, table
+from parallax.cli.output import console, log_beside_result, table
 from parallax.cli.rows import DocumentFormat, DocumentOption, written
 from parallax.config.config import load
 from parallax.domain.consumption import ConsumptionKind, SourceRange
 from parallax.domain.ids import GroupName
 from parallax.failover.opening import open_verifier
 from parallax.failover.verify.verdict import Consumers, GroupVerdict, PartitionVerdict, SourceVerdict, Verdict
-from parallax.runtime.process import configure_logging
 
 EXIT_CODES = {Verdict.ONCE: 0, Verdict.TWICE: 3, Verdict.NEVER: 4, Verdict.UNKNOWN: 5}
 _WORDS = {
@@ -54,7 +53,7 @@ def verify(
 
     Exit code 0: every record once; 3: some twice; 4: some never; 5: not everything can be known.
     """
-    configure_logging(json=as_json)
+    log_beside_result(json=as_json)
     with open_verifier(load(config)) as verifier:
         found = verifier.verify(GroupName(group), moves=moves, consumers=consumers, wait_ms=wait_s * 1_000)
     if not written(verdict_values(found), output, as_json=as_json):

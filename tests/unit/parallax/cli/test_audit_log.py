@@ -76,7 +76,7 @@ def run(
     monkeypatch.setattr(command, "wall_clock_ms", lambda: NOW_MS)
     monkeypatch.setattr(command, "load", lambda _path: World().config)
     # A logger would keep the runner's standard error, which ends with each command.
-    monkeypatch.setattr(command, "configure_logging", lambda **_options: None)
+    monkeypatch.setattr(command, "log_beside_result", lambda **_options: None)
 
     def invoke(*arguments: str) -> Any:
         result = CliRunner().invoke(app, ["audit-log", "--config", "unread", *way, *arguments])

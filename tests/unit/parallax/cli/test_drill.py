@@ -132,7 +132,7 @@ class TestRuns:
         monkeypatch.setattr(command, "run_drill", over_the_bench)
         monkeypatch.setattr(command, "load", lambda _path: config(drill={"topic": TOPIC, "group": GROUP}))
         # A logger would keep the runner's standard error, which ends with each command.
-        monkeypatch.setattr(command, "configure_logging", lambda **_options: None)
+        monkeypatch.setattr(command, "log_beside_result", lambda **_options: None)
 
         def invoke(*arguments: str, directory: Path = tmp_path) -> Any:
             bench.world.now_ms += 1_000

@@ -93,7 +93,7 @@ def run(
         monkeypatch.setattr(commands, "open_outside", opened)
         monkeypatch.setattr(commands, "load", lambda _path: bench.world.config)
         # A logger would keep the runner's standard error, which ends with each command.
-        monkeypatch.setattr(commands, "configure_logging", lambda **_options: None)
+        monkeypatch.setattr(commands, "log_beside_result", lambda **_options: None)
 
     def invoke(*arguments: str, typed: str = "") -> Any:
         bench.world.now_ms += 1_000

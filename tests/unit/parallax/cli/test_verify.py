@@ -48,7 +48,7 @@ def test_the_exit_code_tells_the_verdict(
 
     monkeypatch.setattr(command, "open_verifier", opened)
     monkeypatch.setattr(command, "load", Path)
-    monkeypatch.setattr(command, "configure_logging", lambda **_: None)  # it would keep the runner's stream
+    monkeypatch.setattr(command, "log_beside_result", lambda **_: None)  # it would keep the runner's stream
     arguments = ["verify", GROUP, "--config", "unread", "--consumers", consumers]
     done = CliRunner().invoke(app, [*arguments, "--json"])
     assert done.exit_code == code, done.output

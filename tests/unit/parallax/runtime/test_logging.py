@@ -102,3 +102,32 @@ def test_loud_libraries_stay_as_quiet_as_they_were(name: str) -> None:
         [sys.executable, "-c", program], check=True, timeout=60, capture_output=True, text=True
     )
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(("output", "told"), [("the terminal", 0), ("a pipe", 1)])
+def test_no_line_of_the_log_tears_a_result_apart_before_somebody_who_sees_both(
+    output: str, told: int
+) -> None:
+    program = (
+        "import structlog\n"
+        "from parallax.cli.output import log_beside_result\n"
+        "log_beside_result(json=False)\n"
+        "structlog.get_logger().info('it is done')\n"
+        "structlog.get_logger().warning('take care')\n"
+    )
+    ours, theirs = pty.openpty()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            check=True,
+            timeout=60,
+            stdout=theirs if output == "the terminal" else subprocess.PIPE,
+            stderr=theirs,
+        )
+        shown = os.read(ours, 65_536).decode()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert not done.stdout
+    assert "take care" in shown
+    assert shown.count("it is done") == told
