@@ -108,8 +108,12 @@ def failover_to_pb(answer: FailoverAnswer, *, pack: bool = False) -> pb.Failover
         pack: tell its skip ranges as ``packed_skip_ranges``.
     """
     # What is made within the message that holds it need not be copied there.
-    sides: dict[str, Any] = {"from": _side(answer.origin), "to": _side(answer.destination)}
-    told = pb.FailoverOffset(
+    parts: dict[str, Any] = {
+        "from": _side(answer.origin),
+        "to": _side(answer.destination),
+        "sources": [_source(view, answer) for view in answer.sources],
+    }
+    return pb.FailoverOffset(
         group=answer.group,
         topic=answer.topic_partition.topic,
         partition=answer.topic_partition.partition,
@@ -127,11 +131,8 @@ def failover_to_pb(answer: FailoverAnswer, *, pack: bool = False) -> pb.Failover
         progress=progress_to_pb(answer.progress),
         nearest_checkpoint_offset=answer.nearest_checkpoint_offset,
         by_timestamp=_by_timestamp(answer.by_timestamp),
-        **sides,
+        **parts,
     )
-    for view in answer.sources:
-        _add_source(told, view, answer)
-    return told
 
 
 def group_to_pb(
@@ -189,37 +190,43 @@ def _side(side: Side) -> dict[str, Any]:
     }
 
 
-def _add_source(told: pb.FailoverOffset, view: SourceView, whole: FailoverAnswer) -> None:
+def _source(view: SourceView, whole: FailoverAnswer) -> dict[str, Any]:
+    """The fields of a ``SourcePart``."""
     answer = view.answer
     proofs = ((view.proof, whole.origin.cluster), (view.place, whole.destination.cluster))
     pending = answer.pending
-    told.sources.add(
-        region=answer.source.region,
-        source_topic_id=answer.source.topic_id,
-        consumed_next_offset=answer.consumed.source_next,
-        consumed_leader_epoch=answer.consumed.leader_epoch,
-        position=answer.position,
-        via=answer.via.value,
-        reached_next_offset=answer.reached_next,
-        pending=None if pending is None else pb.OffsetRange(start=pending[0], end=pending[1]),
-        pending_records=view.pending_records,
-        redelivery_records=view.redelivery_records,
-        freshness_ms=view.freshness_ms,
-        never_delivered=[lost_to_pb(gap) for gap in answer.lost],
-        runs=[run_to_pb(row, cluster) for row, cluster in proofs if row is not None],
-    )
+    return {
+        "region": answer.source.region,
+        "source_topic_id": answer.source.topic_id,
+        "consumed_next_offset": answer.consumed.source_next,
+        "consumed_leader_epoch": answer.consumed.leader_epoch,
+        "position": answer.position,
+        "via": answer.via.value,
+        "reached_next_offset": answer.reached_next,
+        "pending": None if pending is None else {"start": pending[0], "end": pending[1]},
+        "pending_records": view.pending_records,
+        "redelivery_records": view.redelivery_records,
+        "freshness_ms": view.freshness_ms,
+        "never_delivered": [lost_to_pb(gap) for gap in answer.lost],
+        "runs": [_run(row, cluster) for row, cluster in proofs if row is not None],
+    }
 
 
-def run_to_pb(row: Run, cluster: str = "") -> pb.Run:
-    """A row of the index; ``cluster`` where an answer speaks of two."""
-    return pb.Run(
-        source_start=row.source_start,
-        target_start=row.target_start,
-        count_records=row.count,
-        previous_source_end=row.previous_source_end,
-        source_leader_epoch=row.source_leader_epoch,
-        cluster=cluster,
-    )
+def run_to_pb(row: Run) -> pb.Run:
+    """A row of the index."""
+    return pb.Run(**_run(row))
+
+
+def _run(row: Run, cluster: str = "") -> dict[str, Any]:
+    """The fields of a ``Run``; ``cluster`` where an answer speaks of two."""
+    return {
+        "source_start": row.source_start,
+        "target_start": row.target_start,
+        "count_records": row.count,
+        "previous_source_end": row.previous_source_end,
+        "source_leader_epoch": row.source_leader_epoch,
+        "cluster": cluster,
+    }
 
 
 def _ranges(items: Sequence[Stretch]) -> Sequence[pb.OffsetRange]:
