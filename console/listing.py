@@ -18,6 +18,9 @@ DASH = "\u2013"
 """Unknown. It is never written as 0."""
 _BLOCKS = "".join(map(chr, range(0x2581, 0x2589)))
 """From an eighth of a line to a whole one."""
+_FEWEST_SAMPLES = 3
+"""Of a picture: fewer say nothing of how it went."""
+_ID_LETTERS = 8
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a spreadsheet would carry out."""
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
@@ -131,10 +134,15 @@ def history(lags: Sequence[int | None]) -> Cell:
 
 
 def drawn_history(lags: Sequence[int | None], title: str, name: str = "history") -> Markup | None:
-    """The same as a picture; None: nothing is known of it. ``name`` begins the ids within, so that a page can hold several."""
-    if all(lag is None for lag in lags):
+    """The same as a picture; None: too little is known of it. ``name`` begins the ids within, so that a page can hold several."""
+    if sum(lag is not None for lag in lags) < _FEWEST_SAMPLES:
         return None
     return Markup(chart(lags, title=title, unit="records", name=name))  # noqa: S704 - names within are escaped
+
+
+def id_cell(name: str) -> Cell:
+    """An id: its first letters for people, who know it again by them, and whole for programs."""
+    return Cell(name, text=name[:_ID_LETTERS] or None)
 
 
 def link(path: str, **parameters: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from console.drilling import ENDINGS
 from console.groups import MODES, optional, outcome_cell
-from console.listing import Cell, Choice, Listing, age, columns, history, link, moment
+from console.listing import Cell, Choice, Listing, age, columns, history, id_cell, link, moment
 from console.moving import STATES, place_of
 from console.reads import Reads
 from parallax.v1 import overview_pb2 as pb
@@ -277,11 +277,11 @@ def _move(item: pb.MoveSummary, now_ms: int) -> tuple[Cell, ...]:
         Cell(item.target),
         Cell(item.kind, tone="warn" if item.kind == "disaster" else ""),
         Cell(item.state, text=word, tone=tone, note=item.problem, link=place_of(item)),
-        Cell(item.step),
+        Cell(item.step, text=item.step.replace("_", " ")),
         Cell(item.partitions),
         Cell(optional(item, "fencing_number")),
         Cell(item.actor or None),
-        Cell(item.move_id),
+        id_cell(item.move_id),
     )
 
 
@@ -327,7 +327,7 @@ def _drill(item: pb.DrillSummary, now_ms: int) -> tuple[Cell, ...]:
         Cell(repeated, tone="warn" if repeated else ""),
         Cell(item.group, link=link("/group", name=item.group)),
         Cell(item.actor or None),
-        Cell(item.drill_id),
+        id_cell(item.drill_id),
     )
 
 

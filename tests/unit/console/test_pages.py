@@ -333,6 +333,17 @@ def test_an_empty_list_tells_the_command_to_run(path: str, call: str, empty: Any
     assert words in read(Browser(reads), path).text
 
 
+def test_an_id_is_short_for_people_and_whole_for_programs() -> None:
+    reads = group_reads()
+    moves = reads.told["list_moves"]
+    assert isinstance(moves, overview_pb2.ListMovesResponse)
+    moves.moves[0].move_id = "f7a09c768500950cca2622b692ac87c8"
+    client = Browser(reads)
+    shown = read(client, "/moves").text
+    assert ("f7a09c76" in shown, "f7a09c7685" in shown) == (True, False)
+    assert client.get("/moves.json").json()["rows"][0]["move_id"] == moves.moves[0].move_id
+
+
 def test_a_list_is_turned_page_by_page_and_keeps_what_narrows_it() -> None:
     reads = group_reads("b+l & ling")
     page = read(Browser(reads), "/groups", prefix="b+")
@@ -483,12 +494,15 @@ def test_a_groups_page_draws_how_its_lag_went() -> None:
     positions = reads.told["get_group_positions"]
     assert isinstance(positions, pb.GetGroupPositionsResponse)
     positions.clusters[0].lag_history.extend(
-        pb.LagSample(at_ms=number, lag_records=lag) for number, lag in enumerate((0, None, 7_000))
+        pb.LagSample(at_ms=number, lag_records=lag) for number, lag in enumerate((0, None, 3_000, 7_000))
     )
-    positions.clusters[1].lag_history.add(lag_records=5)
+    positions.clusters[1].lag_history.extend(pb.LagSample(lag_records=5) for _ in range(2))
     page = read(Browser(reads), "/group?name=billing")
     assert "Lag at aggregate-a" in page.text
-    assert "now 7,000 records, at most 7,000; unknown for 1 of 3 looks" in page.text
+    assert "now 7,000 records, at most 7,000; unknown for 1 of 4 looks" in page.text
+    assert "Lag at aggregate-b" not in page.text, "two looks tell nothing of how it went"
+    positions.clusters[1].lag_history.add(lag_records=5)
+    page = read(Browser(reads), "/group?name=billing")
     assert "now 5 records, at most 5" in page.text
     ids = [item["id"] for _, item in page.elements if "id" in item]
     assert len(ids) == len(set(ids))
