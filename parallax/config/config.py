@@ -249,7 +249,7 @@ class Service(Section):
     max_concurrent_calls: Annotated[int, Field(ge=1)] = 32
     """Of each process."""
     processes: Annotated[int, Field(ge=1, le=64)] = 1
-    """That answer gRPC on the same address; Python keeps no more than a core busy in each (docs/decisions/0030-processes.md)."""
+    """That answer gRPC on the same address; Python keeps no more than a core busy in each (docs/decisions/0031-processes.md)."""
     max_partitions_per_call: Annotated[int, Field(ge=1)] = 10_000
 
     @model_validator(mode="after")

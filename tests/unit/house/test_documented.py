@@ -175,3 +175,10 @@ PAGES = [
 def test_pages_name_commands_that_there_are(path: Path) -> None:
     told = re.findall(r"(?:^|`)parallax ([a-z][a-z-]*)", path.read_text(encoding="utf-8"), re.MULTILINE)
     assert set(told) <= COMMANDS.keys()
+
+
+def test_decisions_are_numbered_one_by_one() -> None:
+    pages = sorted(path for path in DOCS.glob("decisions/[0-9]*.md"))
+    assert [path.name[:4] for path in pages] == [f"{number:04}" for number in range(1, len(pages) + 1)]
+    for path in pages:
+        assert path.read_text(encoding="utf-8").startswith(f"# {path.name[:4]} "), path.name
