@@ -20,8 +20,8 @@ from parallax.client.messages import (
     offset_from_pb,
     outcome_to_pb,
     packed,
+    progress_fields,
     progress_from_pb,
-    progress_to_pb,
 )
 from parallax.domain.ids import (
     UNKNOWN_EPOCH,
@@ -112,6 +112,7 @@ def failover_to_pb(answer: FailoverAnswer, *, pack: bool = False) -> pb.Failover
         "from": _side(answer.origin),
         "to": _side(answer.destination),
         "sources": [_source(view, answer) for view in answer.sources],
+        "progress": progress_fields(answer.progress),
     }
     return pb.FailoverOffset(
         group=answer.group,
@@ -128,7 +129,6 @@ def failover_to_pb(answer: FailoverAnswer, *, pack: bool = False) -> pb.Failover
         redelivery_records=answer.redelivery_records,
         pending_records=answer.pending_records,
         freshness_ms=answer.freshness_ms,
-        progress=progress_to_pb(answer.progress),
         nearest_checkpoint_offset=answer.nearest_checkpoint_offset,
         by_timestamp=_by_timestamp(answer.by_timestamp),
         **parts,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import accumulate, chain
 from operator import sub
-from typing import cast
+from typing import Any, cast
 
 from parallax.domain.ids import RegionName, SourceId, SourceOffset, TargetOffset, TopicId
 from parallax.domain.lineage_history import Stretch
@@ -37,22 +37,24 @@ def outcome_from_pb(value: int) -> Outcome:
 
 
 def progress_to_pb(positions: Mapping[SourceId, SourcePosition]) -> list[pb.SourceProgress]:
-    """A progress vector, in its order, for a message that is made: what it is made of takes less than messages would."""
-    return cast(
-        "list[pb.SourceProgress]",
-        [
-            {
-                "region": source.region,
-                "source_topic_id": source.topic_id,
-                "source_next_offset": position.source_next,
-                "source_leader_epoch": position.leader_epoch,
-                "epoch_ends": [
-                    {"leader_epoch": epoch, "source_next_offset": end} for epoch, end in position.epoch_ends
-                ],
-            }
-            for source, position in positions.items()
-        ],
-    )
+    """A progress vector, in its order."""
+    return [pb.SourceProgress(**fields) for fields in progress_fields(positions)]
+
+
+def progress_fields(positions: Mapping[SourceId, SourcePosition]) -> list[dict[str, Any]]:
+    """The fields of each ``SourceProgress`` of a progress vector: made within the message that holds them, they are not copied."""
+    return [
+        {
+            "region": source.region,
+            "source_topic_id": source.topic_id,
+            "source_next_offset": position.source_next,
+            "source_leader_epoch": position.leader_epoch,
+            "epoch_ends": [
+                {"leader_epoch": epoch, "source_next_offset": end} for epoch, end in position.epoch_ends
+            ],
+        }
+        for source, position in positions.items()
+    ]
 
 
 def progress_from_pb(items: Iterable[pb.SourceProgress]) -> dict[SourceId, SourcePosition]:

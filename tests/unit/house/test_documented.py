@@ -177,8 +177,8 @@ def test_pages_name_commands_that_there_are(path: Path) -> None:
     assert set(told) <= COMMANDS.keys()
 
 
-def test_decisions_are_numbered_one_by_one() -> None:
-    pages = sorted(path for path in DOCS.glob("decisions/[0-9]*.md"))
-    assert [path.name[:4] for path in pages] == [f"{number:04}" for number in range(1, len(pages) + 1)]
+def test_no_two_decisions_have_one_number() -> None:
+    pages = list(DOCS.glob("decisions/[0-9]*.md"))
+    assert len({path.name[:4] for path in pages}) == len(pages) > 0
     for path in pages:
         assert path.read_text(encoding="utf-8").startswith(f"# {path.name[:4]} "), path.name
