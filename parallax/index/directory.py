@@ -11,9 +11,9 @@ from weakref import ref
 from parallax.domain.block_history import BlockTable
 from parallax.domain.block_rows import BlockKey, in_order
 from parallax.domain.blocks import Block
-from parallax.domain.index_rows import left_by
+from parallax.domain.index_rows import layout_of, left_by
 from parallax.index.tails import Generation, TurnRows
-from parallax.ports.blocks import BlockName, BlockReaderStore, BlocksOf, ToldKey
+from parallax.ports.blocks import BlockName, BlockReaderStore, BlocksOf, Reached, ToldKey
 from parallax.runtime.newest import Newest
 
 MEMORY_BYTES = 256 << 20
@@ -58,7 +58,7 @@ class Directory:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A block that was read, and when; ``final``: it ends where another one had begun by then."""
+    """A block that was read, and when; ``final``: it ends where another one had begun by then, unless an earlier layout has left more."""
 
     block: Block
     generation: Generation
@@ -99,6 +99,10 @@ class Blocks:
                     new.append((place, generation))
                 else:
                     found[place] = directory
+            elif _of_earlier_layouts(directory.generation) != _of_earlier_layouts(generation):
+                new.append(
+                    (place, generation)
+                )  # what they had left may have got keys before all that are known
             elif directory.generation != generation:
                 changed.append((place, generation, directory))
             else:
@@ -135,7 +139,11 @@ class Blocks:
     def known(self, name: BlockName, generation: Generation) -> Block | None:
         """A block that need not be read."""
         known = self._blocks.get(name)
-        return known.block if known is not None and (known.final or known.generation == generation) else None
+        if known is None or known.generation == generation:
+            return None if known is None else known.block
+        left = name.key.term == left_by(layout_of(name.key.term))
+        grows = left and _of_earlier_layouts(known.generation) != _of_earlier_layouts(generation)
+        return known.block if known.final and not grows else None
 
     def read(self, wanted: Sequence[tuple[BlockName, Directory]]) -> dict[BlockName, Block]:
         """Read blocks at once; of those that are gone, their first rows."""
@@ -149,6 +157,11 @@ class Blocks:
             known[name] = _Known(block, directory.generation, final)
         self._blocks.put_all(known)
         return {name: item.block for name, item in known.items()}
+
+
+def _of_earlier_layouts(generation: Generation) -> Sequence[Reached]:
+    latest = max((lease.layout for lease in generation), default=0)
+    return [lease for lease in generation if lease.layout != latest]
 
 
 class StoredTable(BlockTable):

@@ -108,6 +108,8 @@ class BlockWriter:
         self._all_written_at_ms: int | None = None
         self._unread = False
         """Whether rows were given of which no turn tells."""
+        self._left: dict[int, int] = {}
+        """Up to where earlier layouts have left rows that were given since all was written, by layout."""
 
     def write(
         self, batches: Sequence[RowBatch], run_log_first: int, run_log_next: int, *, old: bool = False
@@ -134,6 +136,8 @@ class BlockWriter:
         # What an earlier layout has left lies in blocks alone: a turn's rows come behind all of earlier layouts.
         untold = [old or layout_of(batch.version) != self._layout for batch in batches]
         self._unread = self._unread or any(untold)
+        layouts = {layout_of(batch.version) for batch in batches} - {self._layout}
+        self._left.update(dict.fromkeys(layouts, run_log_next))
         if not old:  # without rows, too: it says how far the run log was read
             rows_of: dict[int, list[Run]] = {}
             for number, batch, left_out in zip(numbers, batches, untold, strict=True):
@@ -196,6 +200,7 @@ class BlockWriter:
             self._store.write_newest([self._newest_of(block) for _, block in grown])
         for _, block in grown:
             block.grown = False
+        self._tell_left()
         if self._next > self._since:
             self._store.save_blocks_to(*self._lease, self._term, self._next)
             believed = self._store.blocks_to(*self._lease) >= self._next
@@ -211,6 +216,14 @@ class BlockWriter:
         if now_ms is not None:
             self._all_written_at_ms = now_ms
         return len(grown) + 3
+
+    def _tell_left(self) -> None:
+        """Say of earlier layouts' leases how far blocks have what they left: readers look for keys before those that they know."""
+        route, _, shard = self._lease
+        for layout, run_log_next in self._left.items():
+            term, reached = self._store.begin_term(route, layout, shard)
+            self._store.save_blocks_to(route, layout, shard, term, max(reached, run_log_next))
+        self._left = {}
 
     def _begin(self, numbers: Sequence[int], batches: Sequence[RowBatch]) -> None:
         """Begin the blocks of lineages that this owner has not written yet, or in another layout."""

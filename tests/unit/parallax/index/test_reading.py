@@ -30,7 +30,7 @@ from parallax.errors import StoreUnavailableError
 from parallax.index import directory as directory_module
 from parallax.index.directory import Blocks, StoredTable
 from parallax.index.reader import BlockIndex
-from parallax.ports.blocks import BlocksOf, TurnsWanted
+from parallax.ports.blocks import BlocksOf, Reached, TurnsWanted
 from replicator.mapping.block_writer import BlockWriter
 from tests.memory.index import MemoryMappingIndex
 
@@ -297,8 +297,7 @@ def test_a_block_that_has_not_come_yet_is_asked_for_again() -> None:
     assert len(table.get(table.by_target(105))) == 1
     store.away.clear()
     store.bodies[late] = whole
-    newer: Any = (ClusterName("another"),)
-    (known,) = blocks.directories([(PLACE, newer)])
+    (known,) = blocks.directories([(PLACE, (Reached(3, 0, 1, 5),))])
     table = StoredTable(blocks, PLACE, known, (0, ()))
     assert len(table.get(table.by_target(105))) == 2
 
@@ -352,3 +351,41 @@ def test_a_lease_of_a_later_layout_hides_nothing_that_the_one_between_has_writte
         history = BlockIndex(store).history(ITEM, LINEAGE)
         assert history.floor_by_target(TargetOffset(20)) == row
         later.write_all()
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_what_a_layout_has_left_is_found_by_who_knows_what_the_next_one_has_written_behind_it(
+    *, dies: bool
+) -> None:
+    """The partition is in another shard now: what its former owner did not come to writing, the owner of that one's successor writes."""
+    store = MemoryMappingIndex()
+    store.write_lineages([record()])
+    rows = [
+        Run(SourceOffset(10 * at), TargetOffset(20 * at), 10, SourceOffset(10 * at), 0) for at in range(8)
+    ]
+
+    def give(writer: BlockWriter, layout: int, numbers: Collection[int]) -> None:
+        for at in numbers:
+            version = index_version(layout=layout, run_log_offset=at)
+            writer.write([RowBatch(ITEM, LINEAGE, (rows[at],), (), 1_000 + at, version)], at, at + 1)
+
+    def found() -> Sequence[Run]:
+        return index.rows_from_target(ITEM, LINEAGE, TargetOffset(0), 100).rows
+
+    give(BlockWriter(store, ROUTE, 1, 0), 1, range(3))
+    index = BlockIndex(store)
+    assert found() == tuple(rows[:3])
+    moved = BlockWriter(store, ROUTE, 2, 1, most_runs=2)
+    give(moved, 2, range(5, 8))
+    moved.write_all()
+    assert rows[7] in found()
+    left = BlockWriter(store, ROUTE, 2, 0)
+    give(left, 1, range(2))
+    left.write_all()
+    assert rows[1] in found()
+    if dies:
+        left = BlockWriter(store, ROUTE, 2, 0)
+        assert left.begins_at == 2
+    give(left, 1, range(2, 5))
+    left.write_all()
+    assert found() == tuple(rows)
