@@ -143,6 +143,8 @@ class GroupLife:
         self.repeated = 0
         self._places = {number: _Place() for number in range(PARTITIONS)}
         self._began_before_cycles = _FOLLOWED_AFTER_CYCLES
+        self._is_left_elsewhere = False
+        """Whether it was deleted here alone, and has committed nothing since: what it has left in the other cluster goes on standing there."""
         self._clocks_differ = False
 
     def close(self) -> None:
@@ -174,6 +176,9 @@ class GroupLife:
             text = "" if place.skipping is None else encode(place.skipping)
             epoch = log.epoch_below(place.next_offset)
             self._write(number, GroupCommit(TargetOffset(place.next_offset), epoch, text))
+        if self._is_left_elsewhere:
+            self._is_left_elsewhere = False
+            self._began_before_cycles = _BELIEVED_AFTER_CYCLES
         return f"commits in {self.cluster}"
 
     def restart(self) -> str:
@@ -241,6 +246,7 @@ class GroupLife:
         self.consumed.clear()
         self._places = {number: _Place() for number in self._places}
         self._began_before_cycles = 0  # nobody reads on before the sync job has seen it for long enough
+        self._is_left_elsewhere = not everywhere
         return f"deleted {'everywhere' if everywhere else f'in {self.cluster}'}, begins anew"
 
     def reset(self) -> str:
@@ -306,8 +312,8 @@ class GroupLife:
         return f"moves to {to}: {', '.join(told)}"
 
     def _move_plainly(self, to: ClusterName) -> str:
-        if self._began_before_cycles < _FOLLOWED_AFTER_CYCLES:
-            return ""
+        if self._began_before_cycles < _FOLLOWED_AFTER_CYCLES or self._is_left_elsewhere:
+            return ""  # docs/failover.md: delete a group in every cluster
         self._leave(to)
         commits = self.writers[to].commits.get(GROUP, {})
         for number in self._places:
