@@ -12,6 +12,7 @@ from parallax.domain.ids import TopicId
 from parallax.errors import StoreUnavailableError
 from parallax.v1.runlog_pb2 import Entry
 from replicator import shard as shard_module
+from replicator.copying.rebuild import GoingOn
 from replicator.copying.recovery import RunLogProblem
 from replicator.copying.state import fold
 from replicator.kafka.layout import LayoutRecord
@@ -19,7 +20,8 @@ from replicator.kafka.transactions import hanging
 from replicator.lease import Lease, LeaseProgress
 from tests.worlds.sim.doors import Faults, SimConnector
 from tests.worlds.sim.kafka import MARKER
-from tests.worlds.sim.sides import TOPIC, SourceRecord
+from tests.worlds.sim.route import RouteLife
+from tests.worlds.sim.sides import TOPIC, Regional, SourceRecord
 from tests.worlds.sim.world import World
 
 LOST = {
@@ -200,6 +202,48 @@ def test_without_a_look_at_the_target_their_records_come_twice(monkeypatch: pyte
     monkeypatch.setattr(SimConnector, "unexplained", lambda *_: {})
     with pytest.raises(AssertionError, match="copied twice"):
         lives_of(range(MOST_LIVES))
+
+
+def test_a_route_that_stood_still_while_anothers_run_log_lost_its_head_is_refused_and_mended_exactly() -> (
+    None
+):
+    """After an election, what the other one has copied meanwhile looks like its own, unheard of; the index explains it."""
+    world = World(3, Faults(0.0), sources=("a", "b"), only=())
+    world.schedule.calm = True
+    for regional in world.regionals:
+        regional.begin_anew()
+    busy, still = world.lives
+    cluster = busy.aggregate.cluster
+
+    def produce_and_copy(regional: Regional, life: RouteLife) -> None:
+        for _ in range(10):
+            regional.produce()
+        life.plan(1)
+        world.schedule.run(life.caught_up, at_most_steps=30_000)
+
+    def snapshots() -> list[int]:
+        return [offset for _, offset, entry in busy.entries() if entry.snapshot]
+
+    with world.in_memory():
+        for regional, life in zip(world.regionals, world.lives, strict=True):
+            produce_and_copy(regional, life)
+        for owner in still.owners:
+            owner.actor.doomed = True
+        produce_and_copy(world.regionals[0], busy)
+        log, copied_up_to = cluster.topics[busy.run_log].logs[0], len(snapshots())
+        world.schedule.run(lambda: len(snapshots()) > copied_up_to + 1, at_most_steps=30_000)
+        busy.harm_run_log({log: (log.start, snapshots()[-1])})
+        log.retain_from(snapshots()[-1])
+        cluster.topics[still.run_log].logs[0].elect()
+        world.regionals[1].produce()
+        world.schedule.run(world.caught_up, at_most_steps=30_000)
+        world.finish = True
+        world.schedule.run(lambda: all(actor.over for actor in world.schedule.actors), at_most_steps=30_000)
+    (plan,) = still.rebuilt
+    assert str(plan.refused[0]).startswith("RUN_LOG_TRUNCATED: ")
+    assert {item.going_on for item in plan.partitions} == {GoingOn.EXACT}
+    assert not busy.rebuilt
+    world.check()
 
 
 def test_a_loss_under_a_living_owner_is_seen_before_its_next_entry_is_committed(world: World) -> None:

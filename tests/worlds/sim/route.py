@@ -242,9 +242,22 @@ class RouteLife:
                 self.gone_lost_ranges += [(item, lineage, lost) for lost in lost_of(part)]
 
     def _note(self, problem: str) -> None:
-        names = tuple(problem.value for problem in RunLogProblem)
-        if self.run_log_harmed and problem.startswith(names):
+        """See to what a process has said: only what was harmed may be refused.
+
+        What another route has copied looks like this one's own, unheard of, where that one's run log has lost what explained it.
+        """
+        own, others = self.run_log_harmed, any(life.run_log_harmed for life in self._beside())
+        names = [
+            problem
+            for problem in RunLogProblem
+            if own or (others and problem is RunLogProblem.RUN_LOG_TRUNCATED)
+        ]
+        if problem.startswith(tuple(name.value for name in names)):
             self.refused = self.ever_refused = True
+
+    def _beside(self) -> Iterator[RouteLife]:
+        """Routes into the same cluster."""
+        return (life for life in self.world.lives if life is not self and life.aggregate is self.aggregate)
 
     # --- the end -------------------------------------------------------------------------------------------------
 
