@@ -43,7 +43,7 @@ _OWN_SETTINGS: Mapping[Side, Mapping[str, str]] = {
 }
 """Of the section `replicator`."""
 
-_TWO_WAY = (("a", "b"), ("b", "a"))
+_TWO_WAY = (("one", "two"), ("two", "one"))
 """Between the two clusters of a row's only region, as `write_config` calls them where both have both roles."""
 
 

@@ -44,8 +44,8 @@ def write_config(
         bootstrap: another address of clusters, by cluster name.
         authority: who signs the certificates of all clusters; None: plain text.
         groups: those that are cared for, as regular expressions; none: all.
-        both_roles: region a's regional cluster becomes the only one of region a, its aggregate cluster that of region b,
-            and producers may write to either.
+        both_roles: region a's regional cluster becomes that of a region ``one``, its aggregate cluster that of a region
+            ``two``, and producers may write to either. Other names, for the run logs on these clusters go by them.
     """
     config = build_config(stack.layout)
     # Only where things are; all else is what a user gets by default.
@@ -64,7 +64,7 @@ def write_config(
     if both_roles:
         of = config["regions"]["a"]
         config["regions"] = {
-            region: {"cluster": of[kind]} for region, kind in (("a", "regional"), ("b", "aggregate"))
+            region: {"cluster": of[kind]} for region, kind in (("one", "regional"), ("two", "aggregate"))
         }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")

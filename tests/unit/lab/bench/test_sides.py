@@ -77,17 +77,17 @@ def test_where_both_clusters_have_both_roles_each_route_copies_what_is_its_own(t
         tmp_path / "p.yaml",
         cast("LocalStack", SimpleNamespace(layout=layout)),
         topics=("t",),
-        routes=("a->b", "b->a"),
+        routes=("one->two", "two->one"),
         settings={},
         bootstrap={},
         both_roles=True,
     )
     config = load(tmp_path / "p.yaml")
     at = {region: of.cluster and of.cluster.bootstrap_servers for region, of in config.regions.items()}
-    assert at == {"a": layout.bootstrap("regional-a"), "b": layout.bootstrap("aggregate-a")}
+    assert at == {"one": layout.bootstrap("regional-a"), "two": layout.bootstrap("aggregate-a")}
     assert {str(edge.route): edge.copies.kind for edge in config.edges()} == {
-        "a->b": CopiesKind.OWN,
-        "b->a": CopiesKind.OWN,
+        "one->two": CopiesKind.OWN,
+        "two->one": CopiesKind.OWN,
     }
 
 
