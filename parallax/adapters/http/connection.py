@@ -64,8 +64,8 @@ class LimitedConnection(H11Protocol):
             # What a request's scope has under "state".
             self.app_state = {**self.app_state, _CERTIFICATE: encrypted.getpeercert(binary_form=True)}
         if len(self.connections) > self.limits.connections:
-            longest = next(iter(self.waiting), self)
-            longest.end()
+            # A timer comes after what has arrived: of connections that came in one turn no request was read yet.
+            self.loop.call_later(0, self._make_room)
         if not transport.is_closing():
             self._look()
 
@@ -109,6 +109,10 @@ class LimitedConnection(H11Protocol):
         """End it at once, whatever was not sent yet."""
         self._wait_no_longer()
         self.transport.abort()
+
+    def _make_room(self) -> None:
+        if len(self.connections) > self.limits.connections:
+            next(iter(self.waiting), self).end()
 
     def _look(self) -> None:
         """Wait for a request's head, unless there is a request under way."""

@@ -40,13 +40,23 @@ async def echo(request: Request) -> Response:
     return PlainTextResponse(str(len(await request.body())))
 
 
+async def busy(_: Request) -> Response:
+    time.sleep(1)  # noqa: ASYNC251 - nothing is read meanwhile
+    return PlainTextResponse("ok")
+
+
 async def large(_: Request) -> Response:
     return Response(bytes(LARGE))
 
 
 @contextmanager
 def serving(limits: HttpLimits = LIMITS) -> Iterator[HttpServer]:
-    routes = [Route("/livez", livez), Route("/echo", echo, methods=["POST"]), Route("/large", large)]
+    routes = [
+        Route("/livez", livez),
+        Route("/busy", busy),
+        Route("/echo", echo, methods=["POST"]),
+        Route("/large", large),
+    ]
     app = BoundedBodies(Starlette(routes=routes), most_bytes=limits.body_bytes, within_s=limits.body_within_s)
     server = HttpServer(app, address="127.0.0.1:0", limits=limits)
     server.start()
@@ -161,6 +171,16 @@ def test_more_half_sent_requests_than_connections_end_at_once() -> None:
         poll_until(
             lambda: alive(callers) <= limits.connections, PATIENCE_S, "those that waited longest ended"
         )
+
+
+def test_a_request_that_came_with_too_many_connections_is_answered() -> None:
+    with serving() as server, connected(server) as other:
+        other.sendall(b"GET /busy HTTP/1.1\r\nHost: x\r\n\r\n")
+        time.sleep(0.2)
+        with connected(server) as caller:
+            caller.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+            with half_sent(where(server), 2 * LIMITS.connections):
+                assert caller.recv(1_000).startswith(b"HTTP/1.1 200")
 
 
 def test_a_request_that_comes_byte_by_byte_ends_too(server: HttpServer) -> None:
