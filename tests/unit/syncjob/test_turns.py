@@ -108,7 +108,7 @@ def test_a_group_that_was_not_read_in_one_cluster_is_left_alone(
     bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is unknown is not taken for nothing: where the group has committed there, that would be overwritten."""
-    it = bench(timeout_ms=300)
+    it = bench(timeout_ms=800)
     two_sources(it.world)
     groups = [GroupName(f"group-{number:03}") for number in range(64)]
     for group in groups:
@@ -121,7 +121,7 @@ def test_a_group_that_was_not_read_in_one_cluster_is_left_alone(
     def slowly(some: Collection[GroupName]) -> Mapping[GroupName, Commits | ConfigError]:
         if reading:
             asked.update(some)
-            time.sleep(0.1)
+            time.sleep(0.25)
         return real(some)
 
     look = it.syncer._look
