@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import pytest
@@ -23,6 +23,7 @@ from parallax.domain.access_rules import (
     wanted_rules,
 )
 from parallax.domain.ids import RegionName, TopicName
+from tests.worlds.deadly import Mutants
 
 DRAWS = 1_500
 TOPICS = ("trips", "trips-eu", "rides")
@@ -127,25 +128,20 @@ def test_a_target_allows_what_every_source_allows_and_never_to_write() -> None:
     draws(DRAWS)
 
 
-MUTANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {}
+MUTANTS = Mutants()
 
 
-def mutant(patch: Callable[[pytest.MonkeyPatch], None]) -> Callable[[pytest.MonkeyPatch], None]:
-    MUTANTS[patch.__name__] = patch
-    return patch
-
-
-@mutant
+@MUTANTS.add
 def to_write_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access_rules, "WITHHELD", frozenset())
 
 
-@mutant
+@MUTANTS.add
 def one_source_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access_rules, "_missing", lambda _rule, _regions, _sources: [])
 
 
-@mutant
+@MUTANTS.add
 def what_is_forbidden_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     right = access_rules._allowed
     monkeypatch.setattr(
@@ -153,7 +149,7 @@ def what_is_forbidden_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-@mutant
+@MUTANTS.add
 def rules_about_many_are_left_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         access_rules,
@@ -164,12 +160,12 @@ def rules_about_many_are_left_as_they_are(monkeypatch: pytest.MonkeyPatch) -> No
     )
 
 
-@mutant
+@MUTANTS.add
 def all_stays_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access_rules, "_allowed", lambda rule, _withheld: iter([access_rules._Copied(rule)]))
 
 
-@mutant
+@MUTANTS.add
 def nothing_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     right = access_rules.merge_rules
     monkeypatch.setitem(

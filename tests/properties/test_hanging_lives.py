@@ -8,7 +8,7 @@ import pytest
 
 from parallax.v1.runlog_pb2 import Entry
 from replicator.kafka.transactions import hanging
-from tests.worlds.deadly import deadly_first
+from tests.worlds.deadly import Mutants, death
 from tests.worlds.sim.doors import SimTarget
 from tests.worlds.sim.kafka import Log
 from tests.worlds.sim.run import problem_of
@@ -17,22 +17,16 @@ from tests.worlds.sim.world import World
 SEEDS = 60
 MUTANT_SEEDS = range(400)
 
-Mutant = Callable[[pytest.MonkeyPatch], None]
-MUTANTS: dict[str, Mutant] = {}
+MUTANTS = Mutants()
 
 
-def mutant(patch: Mutant) -> Mutant:
-    MUTANTS[patch.__name__] = patch
-    return patch
-
-
-@mutant
+@MUTANTS.add
 def marker_that_ended_two_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the next transaction's marker did to one that it had joined counts as how that one was decided."""
     monkeypatch.setattr(Log, "is_joined", lambda *_: False)
 
 
-@mutant
+@MUTANTS.add
 def written_over_another_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """An opening is sent though the connection was lost, or the leader is another one, since the last commit."""
     monkeypatch.setattr(SimTarget, "_has_lost_connection", lambda *_: False)
@@ -70,8 +64,5 @@ def test_mutant_of_left_out_markers_dies(
     name: str, monkeypatch: pytest.MonkeyPatch, record_property: Callable[..., None]
 ) -> None:
     MUTANTS[name](monkeypatch)
-    seeds = deadly_first(name, MUTANT_SEEDS)
-    seed, found = next(((seed, found) for seed in seeds if (found := problem(seed))), (None, ""))
-    record_property("seed", seed)
-    record_property("problem", found)
+    found = death(name, MUTANT_SEEDS, problem, record_property)
     assert found.startswith(("AssertionError", "InvariantError")), f"mutant {name} survived"

@@ -27,21 +27,15 @@ from replicator.copying import reconcile
 from replicator.copying.reconcile import Beginning
 from replicator.copying.state import PartitionChange, PartitionState
 from tests.golden import test_lost_tail_examples as examples
-from tests.worlds.deadly import deadly_first
+from tests.worlds.deadly import Mutant, Mutants, deadly_first
 from tests.worlds.model import Copier, Group, ViolationError, World, options_of, run_world
 
 WORLDS = 6_000
 
-Mutant = Callable[[pytest.MonkeyPatch], None]
-MUTANTS: dict[str, Mutant] = {}
+MUTANTS = Mutants()
 
 
-def mutant(patch: Mutant) -> Mutant:
-    MUTANTS[patch.__name__] = patch
-    return patch
-
-
-@mutant
+@MUTANTS.add
 def position_plus_one(monkeypatch: pytest.MonkeyPatch) -> None:
     right = place_module.position_of
 
@@ -52,7 +46,7 @@ def position_plus_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(place_module, "position_of", wrong)
 
 
-@mutant
+@MUTANTS.add
 def consumed_plus_one(monkeypatch: pytest.MonkeyPatch) -> None:
     right = progress_module.records_below
 
@@ -62,7 +56,7 @@ def consumed_plus_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress_module, "records_below", wrong)
 
 
-@mutant
+@MUTANTS.add
 def previous_source_end_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     right = History.last_proven_by
 
@@ -74,7 +68,7 @@ def previous_source_end_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(History, "last_proven_by", wrong)
 
 
-@mutant
+@MUTANTS.add
 def ceiling_instead_of_floor_at_the_origin(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(target: TargetOffset, history: History) -> tuple[SourceOffset, Run] | None:
         above = [row for row in history.rows if row.target_end >= target]
@@ -83,7 +77,7 @@ def ceiling_instead_of_floor_at_the_origin(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(progress_module, "records_below", wrong)
 
 
-@mutant
+@MUTANTS.add
 def ceiling_instead_of_floor_at_the_destination(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(source_next: SourceOffset, history: History) -> tuple[TargetOffset | None, Via, Run | None]:
         above = [row for row in history.rows if row.source_end > source_next]
@@ -92,12 +86,12 @@ def ceiling_instead_of_floor_at_the_destination(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(place_module, "position_of", wrong)
 
 
-@mutant
+@MUTANTS.add
 def maximum_instead_of_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resume_module, "min", max, raising=False)
 
 
-@mutant
+@MUTANTS.add
 def missing_source_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     right = place_module.place_of
 
@@ -109,7 +103,7 @@ def missing_source_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resume_module, "place_of", wrong)
 
 
-@mutant
+@MUTANTS.add
 def leader_epochs_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(consumed: SourcePosition, history: History) -> SourceOffset:  # noqa: ARG001 - the point
         return consumed.source_next
@@ -118,7 +112,7 @@ def leader_epochs_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "consumed_end", wrong)
 
 
-@mutant
+@MUTANTS.add
 def older_lineages_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     right = resume_module.resume
 
@@ -129,7 +123,7 @@ def older_lineages_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resume_module, "resume", wrong)
 
 
-@mutant
+@MUTANTS.add
 def topic_incarnations_mixed(monkeypatch: pytest.MonkeyPatch) -> None:
     right = resume_module.resume
 
@@ -148,7 +142,7 @@ def topic_incarnations_mixed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resume_module, "resume", wrong)
 
 
-@mutant
+@MUTANTS.add
 def skipping_off(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(**question: Any) -> list[SkipRange]:  # noqa: ARG001 - the point
         return []
@@ -156,7 +150,7 @@ def skipping_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(skips_module, "skip_ranges", wrong)
 
 
-@mutant
+@MUTANTS.add
 def skip_range_one_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     right = skips_module.skip_ranges
 
@@ -167,7 +161,7 @@ def skip_range_one_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(skips_module, "skip_ranges", wrong)
 
 
-@mutant
+@MUTANTS.add
 def delivering_beyond_what_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
     right = resume_module.resume
 
@@ -180,12 +174,12 @@ def delivering_beyond_what_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resume_module, "resume", wrong)
 
 
-@mutant
+@MUTANTS.add
 def pending_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resume_module, "_may_still_come", lambda *_: False)
 
 
-@mutant
+@MUTANTS.add
 def progress_dropped_at_the_second_move(monkeypatch: pytest.MonkeyPatch) -> None:
     right = resume_module.resume
 
@@ -196,7 +190,7 @@ def progress_dropped_at_the_second_move(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(resume_module, "resume", wrong)
 
 
-@mutant
+@MUTANTS.add
 def progress_kept_through_a_rewind(monkeypatch: pytest.MonkeyPatch) -> None:
     right = resume_module.resume
 
@@ -208,27 +202,27 @@ def progress_kept_through_a_rewind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resume_module, "resume", wrong)
 
 
-@mutant
+@MUTANTS.add
 def ambiguous_commit_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress_module, "settled_commit", lambda commit, *_: commit)
 
 
-@mutant
+@MUTANTS.add
 def never_delivered_not_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resume_module, "_never_delivered", lambda *_: ())
 
 
-@mutant
+@MUTANTS.add
 def trimmed_not_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resume_module, "_trimmed", lambda *_: None)
 
 
-@mutant
+@MUTANTS.add
 def last_stable_offset_for_high_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(World, "watermark_target_end", lambda _, cluster: cluster.stable_end())
 
 
-@mutant
+@MUTANTS.add
 def unfenced_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
     """A zombie writes a watermark for a transaction that is then aborted."""
 
@@ -239,7 +233,7 @@ def unfenced_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(World, "watermark_position", fetch_position)
 
 
-@mutant
+@MUTANTS.add
 def rewind_unnoticed_by_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Group, "_notice_rewind", lambda _: None)
 

@@ -20,7 +20,7 @@ from replicator.copying.state import fold
 from replicator.kafka import layout as layout_module
 from replicator.mapping.feed import IndexFeed
 from syncjob import active, rewinds
-from tests.worlds.deadly import deadly_first
+from tests.worlds.deadly import Mutants, deadly_first, death
 from tests.worlds.sim.doors import SimConnector, SimTarget
 from tests.worlds.sim.kafka import OPEN, Cluster, Log
 from tests.worlds.sim.run import play, problem_of
@@ -28,16 +28,10 @@ from tests.worlds.sim.world import World
 
 SEEDS = 300
 
-Mutant = Callable[[pytest.MonkeyPatch], None]
-MUTANTS: dict[str, Mutant] = {}
+MUTANTS = Mutants()
 
 
-def mutant(patch: Mutant) -> Mutant:
-    MUTANTS[patch.__name__] = patch
-    return patch
-
-
-@mutant
+@MUTANTS.add
 def no_fencing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new owner neither ends the transaction of the one before nor keeps it from beginning others."""
 
@@ -48,7 +42,7 @@ def no_fencing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Cluster, "initialise", wrong)
 
 
-@mutant
+@MUTANTS.add
 def watermark_outside_of_the_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
     right = SimTarget.commit
 
@@ -61,7 +55,7 @@ def watermark_outside_of_the_transaction(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(SimTarget, "commit", wrong)
 
 
-@mutant
+@MUTANTS.add
 def last_stable_offset_for_high_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
     right = SimTarget.ends
 
@@ -76,7 +70,7 @@ def last_stable_offset_for_high_watermark(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(SimTarget, "ends", wrong)
 
 
-@mutant
+@MUTANTS.add
 def position_of_an_open_transaction_in_a_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
     """The position is where reading is, not what is settled."""
 
@@ -88,7 +82,7 @@ def position_of_an_open_transaction_in_a_watermark(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(ledger_module.Ledger, "holds", lambda *_: False)
 
 
-@mutant
+@MUTANTS.add
 def source_leader_epochs_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     right = session_module.read_from
 
@@ -98,7 +92,7 @@ def source_leader_epochs_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_module, "read_from", wrong)
 
 
-@mutant
+@MUTANTS.add
 def lost_range_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     right = reconcile_module.lose
 
@@ -108,17 +102,17 @@ def lost_range_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconcile_module, "lose", wrong)
 
 
-@mutant
+@MUTANTS.add
 def topic_ids_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconcile_module, "_ids", lambda _lineage: ("", ""))
 
 
-@mutant
+@MUTANTS.add
 def gap_in_the_feed_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(IndexFeed, "note_end", lambda *_: None)
 
 
-@mutant
+@MUTANTS.add
 def no_layout_but_the_last_indexed(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a layout has left to be indexed is lost with the next change."""
     right = IndexFeed._is_due
@@ -127,7 +121,7 @@ def no_layout_but_the_last_indexed(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-@mutant
+@MUTANTS.add
 def commit_believed_without_looking(monkeypatch: pytest.MonkeyPatch) -> None:
     """An owner whose transaction was aborted by another one takes it for committed."""
     right = SimTarget._mine
@@ -139,7 +133,7 @@ def commit_believed_without_looking(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SimTarget, "_mine", wrong)
 
 
-@mutant
+@MUTANTS.add
 def leader_epochs_of_the_target_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the target kept is not asked for: a lost tail shows only where its end lies too low."""
     right = SimTarget.ends
@@ -166,7 +160,7 @@ def topic_ids_of_the_target_not_confirmed(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(SimTarget, "_confirm", wrong)
 
 
-@mutant
+@MUTANTS.add
 def another_run_log_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run log without a snapshot, under whatever id, is taken for that of a new route."""
 
@@ -227,11 +221,12 @@ def test_a_topic_made_anew_that_is_taken_for_the_one_before_dies(
 ) -> None:
     assert not [seed for seed in RECREATION_SEEDS[:20] if problem_beside(seed, "target_recreation")]
     topic_ids_of_the_target_not_confirmed(monkeypatch)
-    seeds = deadly_first("topic_made_anew_taken_for_the_one_before", RECREATION_SEEDS)
-    dies = ((seed, problem_beside(seed, "target_recreation")) for seed in seeds)
-    seed, problem = next((found for found in dies if found[1]), (None, ""))
-    record_property("seed", seed)
-    record_property("problem", problem)
+    problem = death(
+        "topic_made_anew_taken_for_the_one_before",
+        RECREATION_SEEDS,
+        lambda seed: problem_beside(seed, "target_recreation"),
+        record_property,
+    )
     assert problem.startswith(("AssertionError", "InvariantError")), "the mutant survived"
 
 
@@ -239,29 +234,22 @@ def test_a_layout_that_is_settled_before_its_snapshots_dies(
     monkeypatch: pytest.MonkeyPatch, record_property: Callable[..., None]
 ) -> None:
     settled_record_outside_of_the_transaction(monkeypatch)
-    seeds = deadly_first("settled_record_outside_of_the_transaction", DRIVER_SEEDS)
-    seed, problem = next(((seed, found) for seed in seeds if (found := driver_problem(seed))), (None, ""))
-    record_property("seed", seed)
-    record_property("problem", problem)
+    name = "settled_record_outside_of_the_transaction"
+    problem = death(name, DRIVER_SEEDS, driver_problem, record_property)
     assert problem.startswith("AssertionError"), f"the mutant survived {len(DRIVER_SEEDS)} lives"
 
 
 LEADER_SEEDS = range(300)
-LEADER_MUTANTS: dict[str, Mutant] = {}
+LEADER_MUTANTS = Mutants()
 
 
-def leader_mutant(patch: Mutant) -> Mutant:
-    LEADER_MUTANTS[patch.__name__] = patch
-    return patch
-
-
-@leader_mutant
+@LEADER_MUTANTS.add
 def undone_transactions_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A transaction that was committed, and that another one's marker aborts where its own is lost, counts as kept."""
     monkeypatch.setattr(UndoneRecords, "__call__", lambda *_: False)
 
 
-@leader_mutant
+@LEADER_MUTANTS.add
 def joined_transactions_committed_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """What has joined a transaction that was told to be committed, where its marker is lost, comes to life with it."""
     monkeypatch.setattr(Log, "goes_on", lambda *_: False)
@@ -281,23 +269,15 @@ def test_mutant_of_lost_markers_dies(
     name: str, monkeypatch: pytest.MonkeyPatch, record_property: Callable[..., None]
 ) -> None:
     LEADER_MUTANTS[name](monkeypatch)
-    seeds = deadly_first(name, LEADER_SEEDS)
-    seed, problem = next(((seed, found) for seed in seeds if (found := leader_problem(seed))), (None, ""))
-    record_property("seed", seed)
-    record_property("problem", problem)
+    problem = death(name, LEADER_SEEDS, leader_problem, record_property)
     assert problem.startswith("AssertionError"), f"mutant {name} survived {len(LEADER_SEEDS)} lives"
 
 
 GROUP_SEEDS = 300
-GROUP_MUTANTS: dict[str, Mutant] = {}
+GROUP_MUTANTS = Mutants()
 
 
-def group_mutant(patch: Mutant) -> Mutant:
-    GROUP_MUTANTS[patch.__name__] = patch
-    return patch
-
-
-@group_mutant
+@GROUP_MUTANTS.add
 def progress_kept_after_a_reset(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a group's last move left counts on, though it was set back since."""
     monkeypatch.setattr(rewinds, "_ends_progress", lambda *_: False)
@@ -306,7 +286,7 @@ def progress_kept_after_a_reset(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ServiceCommits, "went_back", lambda *_: False)
 
 
-@group_mutant
+@GROUP_MUTANTS.add
 def a_reset_undone_by_the_cluster_that_was_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(active, "_by_setting_back", lambda *_: None)
 
@@ -327,10 +307,7 @@ def test_mutant_of_groups_dies(
     name: str, monkeypatch: pytest.MonkeyPatch, record_property: Callable[..., None]
 ) -> None:
     GROUP_MUTANTS[name](monkeypatch)
-    seeds = deadly_first(name, range(GROUP_SEEDS))
-    seed, problem = next(((seed, found) for seed in seeds if (found := group_problem(seed))), (None, ""))
-    record_property("seed", seed)
-    record_property("problem", problem)
+    problem = death(name, range(GROUP_SEEDS), group_problem, record_property)
     assert problem.startswith("AssertionError"), f"mutant {name} survived {GROUP_SEEDS} lives"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -19,6 +19,7 @@ from parallax.domain.topic_settings import (
     held_back,
     merge,
 )
+from tests.worlds.deadly import Mutants
 
 LIVES = 800
 STEPS = 14
@@ -215,12 +216,7 @@ def test_targets_take_what_changes_at_sources_and_keep_what_is_theirs() -> None:
     lives(LIVES)
 
 
-MUTANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {}
-
-
-def mutant(patch: Callable[[pytest.MonkeyPatch], None]) -> Callable[[pytest.MonkeyPatch], None]:
-    MUTANTS[patch.__name__] = patch
-    return patch
+MUTANTS = Mutants()
 
 
 def instead(monkeypatch: pytest.MonkeyPatch, of: SettingState, state: SettingState | None) -> None:
@@ -233,32 +229,32 @@ def instead(monkeypatch: pytest.MonkeyPatch, of: SettingState, state: SettingSta
     monkeypatch.setattr(topic_settings, "_state", wrong)
 
 
-@mutant
+@MUTANTS.add
 def drift_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
     instead(monkeypatch, SettingState.CONFIG_DRIFT, SettingState.CHANGE)
 
 
-@mutant
+@MUTANTS.add
 def drift_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     instead(monkeypatch, SettingState.CONFIG_DRIFT, None)
 
 
-@mutant
+@MUTANTS.add
 def the_source_wins_a_conflict(monkeypatch: pytest.MonkeyPatch) -> None:
     instead(monkeypatch, SettingState.CONFIG_CONFLICT, SettingState.CHANGE)
 
 
-@mutant
+@MUTANTS.add
 def nothing_is_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     instead(monkeypatch, SettingState.CHANGE, None)
 
 
-@mutant
+@MUTANTS.add
 def nothing_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MergedSettings, "agreed_after", lambda self, _applied: dict(self.agreed))
 
 
-@mutant
+@MUTANTS.add
 def changes_that_were_refused_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         MergedSettings,
@@ -271,7 +267,7 @@ def changes_that_were_refused_are_noted(monkeypatch: pytest.MonkeyPatch) -> None
     )
 
 
-@mutant
+@MUTANTS.add
 def the_narrower_value_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     right = topic_settings._width
 
@@ -282,12 +278,12 @@ def the_narrower_value_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_settings, "_width", wrong)
 
 
-@mutant
+@MUTANTS.add
 def no_bound_counts_as_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_settings, "_BOUNDED_BELOW", frozenset())
 
 
-@mutant
+@MUTANTS.add
 def deletions_are_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
     right = MergedSettings.changes.fget
     assert right is not None

@@ -1,4 +1,4 @@
-"""Seeds at which mutants have died: they are tried first, so that a mutant costs one world and not the search for it.
+"""Mutants by name, and seeds at which they have died: these are tried first, so that a mutant costs one world and not the search for it.
 
 A mutant that no longer dies there is searched for as one without an entry is; what a test records of it
 (`--junit-xml`, property ``seed``) is the new entry.
@@ -6,7 +6,11 @@ A mutant that no longer dies there is searched for as one without an entry is; w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+
+import pytest
+
+Mutant = Callable[[pytest.MonkeyPatch], None]
 
 DIED_AT = {
     "a_reset_undone_by_the_cluster_that_was_left": 13,
@@ -35,3 +39,26 @@ def deadly_first(mutant: str, seeds: Iterable[int]) -> Iterator[int]:
     if mutant in DIED_AT:
         yield DIED_AT[mutant]
     yield from seeds
+
+
+def death(
+    mutant: str,
+    seeds: Iterable[int],
+    problem_at: Callable[[int], str],
+    record_property: Callable[..., None],
+) -> str:
+    """The problem at the first seed that has one, which is recorded with it; empty: the mutant survives them all."""
+    lives = ((seed, problem_at(seed)) for seed in deadly_first(mutant, seeds))
+    seed, problem = next((life for life in lives if life[1]), (None, ""))
+    record_property("seed", seed)
+    record_property("problem", problem)
+    return problem
+
+
+class Mutants(dict[str, Mutant]):
+    """What breaks a rule, by name."""
+
+    def add(self, patch: Mutant) -> Mutant:
+        """Keep it under its own name; a decorator."""
+        self[patch.__name__] = patch
+        return patch
