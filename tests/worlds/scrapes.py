@@ -16,6 +16,7 @@ from console.metrics import ConsoleMetrics
 from offsetsvc.metrics import ServiceMetrics
 from offsetsvc.workers import Workers
 from parallax.adapters.http.metrics import metrics_page, process_registry
+from parallax.adapters.spark.status_server import StatusPart
 from parallax.config.config import CanarySettings, Config, MetricsSettings
 from parallax.domain.ids import ClusterName, GroupName, RegionName, Route, TopicName
 from parallax.domain.lag_verdict import LagState, LagVerdict
@@ -75,13 +76,15 @@ def exported(*, old_names: bool) -> dict[str, Exported]:
 def families(*, old_names: bool) -> Iterator[Metric]:
     """Every family of the four kinds of processes, each with a sample."""
     settings = MetricsSettings(old_names=old_names)
-    yield from leases(settings).collect()
-    yield from canaries().collect()
-    yield from retention().collect()
-    yield from kept_in_step().collect()
-    yield from syncs(settings).collect()
+    for part in boards(settings):
+        yield from part.collect()
     yield from service(settings).registry.collect()
     yield from console().registry.collect()
+
+
+def boards(settings: MetricsSettings) -> list[StatusPart]:
+    """What the replicator's and the sync job's pages are made of."""
+    return [leases(settings), canaries(), retention(), kept_in_step(), syncs(settings)]
 
 
 def kept_in_step() -> UpkeepBoard:

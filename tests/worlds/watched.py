@@ -41,7 +41,7 @@ from parallax.adapters.spark.status_server import StatusServer
 from parallax.config.config import MetricsSettings
 from parallax.errors import StoreUnavailableError
 from tests.worlds.replication import free_port
-from tests.worlds.scrapes import canaries, console, kept_in_step, leases, service, syncs
+from tests.worlds.scrapes import boards, console, service
 
 RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "rules.yaml"
 SETTINGS = MetricsSettings(old_names=False)
@@ -79,9 +79,7 @@ def pages() -> Iterator[tuple[list[str], ServiceMetrics]]:
     """The addresses of a replicator's page with the sync job's, of an offset service's and of a console's, all in trouble."""
     metrics = service(SETTINGS)
     with ExitStack() as stack:
-        status = StatusServer(
-            "127.0.0.1:0", [leases(SETTINGS), canaries(), kept_in_step(), syncs(SETTINGS)], token=""
-        )
+        status = StatusServer("127.0.0.1:0", boards(SETTINGS), token="")
         rest, seen = (
             HttpServer(_page_of(registry), address="127.0.0.1:0")
             for registry in (metrics.registry, console().registry)
