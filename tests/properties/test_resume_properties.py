@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 from tests.worlds.model import Options, World, options_of, run_long_world, run_world
 
-WORLDS = 1_500
-LONG_WORLDS = (
-    125  # a part takes seconds, and minutes beside tests that keep the machine busy; `make worlds` plays more
-)
+WORLDS = 500
+LONG_WORLDS = 40
+"""A part takes seconds, and minutes beside tests that keep the machine busy; `make worlds` plays as many as are asked for."""
 
 
 @pytest.mark.parametrize("part", range(4))
