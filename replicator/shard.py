@@ -27,7 +27,8 @@ from replicator.copying.session_end import (
 )
 from replicator.copying.state import PartitionChange
 from replicator.kafka.connector import Connector, connector_for
-from replicator.kafka.layout import LAYOUTS_TOPIC, LayoutRecord, other_run_log, shard_in
+from replicator.kafka.layout import other_run_log, shard_in
+from replicator.kafka.layout_record import LAYOUTS_TOPIC, LayoutRecord
 from replicator.kafka.run_log import changes_of_lineages, load_states, run_log_topic
 from replicator.lease import Lease, LeaseProgress, LeaseResult, PartitionProgress, PartitionStatus
 from replicator.mapping.feed import IndexFeed, IndexThread

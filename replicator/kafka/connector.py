@@ -23,7 +23,8 @@ from replicator.kafka.batch.source import BatchSource
 from replicator.kafka.batch.target import BatchTarget
 from replicator.kafka.foreign_records import ForeignRecordWatch
 from replicator.kafka.incoming import IncomingRunLogs
-from replicator.kafka.layout import PATHS, LayoutRecord, fence, read_layout
+from replicator.kafka.layout import PATHS, fence, read_layout
+from replicator.kafka.layout_record import LayoutRecord
 from replicator.kafka.leader_epochs import LeaderEpochs
 from replicator.kafka.record.source import KafkaSource
 from replicator.kafka.record.target import KafkaTarget, batch_limit

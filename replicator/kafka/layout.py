@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import replace
 from typing import Self, TypeGuard
 
 import structlog
@@ -32,6 +32,7 @@ from parallax.ports.clusters import TopicInfo
 from parallax.runtime.deadline import Deadline
 from replicator.copying.recovery import RunLogError, RunLogProblem, Shard, States
 from replicator.copying.state import PartitionChange, PartitionState, encode, pieces_of
+from replicator.kafka.layout_record import LAYOUTS_TOPIC, LayoutRecord
 from replicator.kafka.refusals import ID_NOT_ALLOWED, id_not_allowed
 from replicator.kafka.run_log import KafkaRunLog, SystemClock, load_states, read_partition, run_log_topic
 from replicator.kafka.topics import TopicAdmin, compacted_plan, run_log_plan
@@ -41,10 +42,7 @@ from replicator.lease import Lease, change_id, shard_of, transactional_id
 
 log = structlog.get_logger(__name__)
 
-LAYOUTS_TOPIC = TopicName("parallax.layouts")
 FIRST_LAYOUT = 1
-FORMAT = 1
-"""Of layout records; a greater one is a newer release's."""
 PATHS = ("record", "batch")
 """Every copy path has a transactional id of its own in each shard."""
 _TIMEOUT_MS = 30_000
@@ -53,63 +51,6 @@ _WATCHED_INTERVALS = 4
 
 Record = tuple[str, int, bytes | None, bytes]
 """Topic, partition, key and value."""
-
-
-@dataclass(frozen=True, slots=True)
-class LayoutRecord:
-    """A route's layout.
-
-    Attributes:
-        layout: its number, growing.
-        shards: into how many shards it cuts the route.
-        settled: whether every shard's first snapshot is written; leases start only then.
-        run_log: the topic that holds the shards' states; under another one they would all begin anew.
-        run_log_id: that topic's id: another topic of the same name holds none of them.
-        previous_shards: how many the layout before had; 0 for the first.
-        topics: which topics the route's replicator chose when it last began (`topics_chosen`); empty: not known.
-        format: of the record.
-    """
-
-    layout: int
-    shards: int
-    settled: bool
-    run_log: str
-    run_log_id: TopicId
-    previous_shards: int = 0
-    topics: str = ""
-    format: int = FORMAT
-
-    @property
-    def is_rebuilt(self) -> bool:
-        """Whether a rebuild of the run log has announced it and has not settled it: no other change keeps the number of shards."""
-        return not self.settled and self.shards == self.previous_shards
-
-    @property
-    def copied_as(self) -> tuple[int, int]:
-        """Number and shards of the layout whose shards hold the newest states: the one before, until this one is settled."""
-        return (self.layout, self.shards) if self.settled else (self.layout - 1, self.previous_shards)
-
-    def encoded(self) -> bytes:
-        """The record's value."""
-        return json.dumps(asdict(self)).encode()
-
-    @classmethod
-    def decoded(cls, value: bytes) -> LayoutRecord:
-        """The record of a value that `encoded` made.
-
-        Raises:
-            ConfigError: the value is something else, or of a newer format.
-        """
-        try:
-            values = {"run_log_id": "", **json.loads(value)}
-            record = cls(**{field.name: values[field.name] for field in fields(cls) if field.name in values})
-        except (ValueError, TypeError) as error:
-            raise ConfigError(f"a record of {LAYOUTS_TOPIC} can't be read: {value!r}: {error}") from error
-        if record.format > FORMAT:
-            raise ConfigError(
-                f"a record of {LAYOUTS_TOPIC} has format {record.format}: a newer release wrote it: {value!r}"
-            )
-        return record
 
 
 def read_layout(config: Config, route: Route, *, timeout_ms: int = _TIMEOUT_MS) -> LayoutRecord | None:

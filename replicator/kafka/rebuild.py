@@ -36,9 +36,7 @@ from replicator.copying.state import PartitionState
 from replicator.kafka.kept_records import KeptRecords, RecordOffsets
 from replicator.kafka.layout import (
     FIRST_LAYOUT,
-    LAYOUTS_TOPIC,
     PATHS,
-    LayoutRecord,
     Writer,
     change_of_layout,
     fence_shards,
@@ -49,6 +47,7 @@ from replicator.kafka.layout import (
     topics_chosen,
     unexplained_in,
 )
+from replicator.kafka.layout_record import LAYOUTS_TOPIC, LayoutRecord
 from replicator.kafka.run_log import KafkaRunLog, SystemClock, load_states, run_log_topic
 from replicator.kafka.spans import Span, count_of, row_spans, spans_of, without
 from replicator.kafka.topics import TopicAdmin, compacted_plan, run_log_plan

@@ -11,13 +11,13 @@ from parallax.domain.ids import Route, TopicId
 from parallax.errors import ParallaxError
 from replicator.copying.recovery import RunLogError
 from replicator.kafka.layout import (
-    LayoutRecord,
     other_run_log,
     read_layout,
     shard_in,
     unexplained_in,
     unfinished_rebuild,
 )
+from replicator.kafka.layout_record import LayoutRecord
 from replicator.kafka.run_log import KafkaRunLog, SystemClock, load_states, snapshot_of
 from replicator.lease import Lease
 

@@ -87,7 +87,7 @@ from parallax.upkeep.access import OwnedRule
 from parallax.upkeep.settings import AgreedSettings
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.state import PartitionChange, PartitionState, encode
-from replicator.kafka.layout import LayoutRecord
+from replicator.kafka.layout_record import LayoutRecord
 from tests.memory.groups import MemoryOperationJournal
 
 SETS = Path(__file__).parent / "formats"

@@ -14,7 +14,8 @@ from parallax.domain.runs import LostRange
 from parallax.errors import ConfigError, FencedError
 from replicator.copying.recovery import RunLogError
 from replicator.kafka.foreign_records import ForeignRecordWatch
-from replicator.kafka.layout import LAYOUTS_TOPIC, ensure_layout, read_layout
+from replicator.kafka.layout import ensure_layout, read_layout
+from replicator.kafka.layout_record import LAYOUTS_TOPIC
 from replicator.kafka.run_log import KafkaRunLog
 from replicator.lease import shard_of
 from tests.memory.index import MemoryMappingIndex

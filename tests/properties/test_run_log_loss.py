@@ -15,7 +15,7 @@ from replicator import shard as shard_module
 from replicator.copying.rebuild import GoingOn
 from replicator.copying.recovery import RunLogProblem
 from replicator.copying.state import fold
-from replicator.kafka.layout import LayoutRecord
+from replicator.kafka.layout_record import LayoutRecord
 from replicator.kafka.transactions import hanging
 from replicator.lease import Lease, LeaseProgress
 from tests.worlds.sim.doors import Faults, SimConnector

@@ -34,6 +34,7 @@ from replicator.kafka import rebuild as rebuild_module
 from replicator.kafka import run_log_check
 from replicator.kafka.kept_records import KeptRecords
 from replicator.kafka.layout import ensure_layout, read_layout
+from replicator.kafka.layout_record import LAYOUTS_TOPIC
 from replicator.kafka.rebuild import Rebuild, RebuildPlan
 from replicator.kafka.run_log_check import check_route
 from replicator.lease import shard_of
@@ -435,7 +436,7 @@ def test_each_kind_of_loss_is_mended(bench: Bench, kind: str) -> None:
         del bench.target.topics[bench.life.run_log]
         bench.target.create(bench.life.run_log)
     else:
-        del bench.target.topics[layout_module.LAYOUTS_TOPIC]
+        del bench.target.topics[LAYOUTS_TOPIC]
     bench.produce()
     done = bench.execute()
     assert done.twice == 0
@@ -506,11 +507,11 @@ def test_what_only_a_newer_release_can_read_is_not_rebuilt(*, bench: Bench, anew
     newer.CopyFrom(newest)
     newer.format = 2
     log.append(newer)
-    layouts_before = bench.target.topics[layout_module.LAYOUTS_TOPIC].logs[0].end
+    layouts_before = bench.target.topics[LAYOUTS_TOPIC].logs[0].end
     for work in (bench.rebuild(anew=anew).plan, bench.rebuild(anew=anew).execute):
         with pytest.raises(RunLogError, match=r"^RUN_LOG_NEWER: "):
             bench.in_turn(work)
-    assert bench.target.topics[layout_module.LAYOUTS_TOPIC].logs[0].end == layouts_before
+    assert bench.target.topics[LAYOUTS_TOPIC].logs[0].end == layouts_before
 
 
 def test_without_looking_at_the_target_records_come_twice_that_nobody_told_of(bench: Bench) -> None:

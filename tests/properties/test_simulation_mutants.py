@@ -18,6 +18,7 @@ from replicator.copying.kept import UndoneRecords
 from replicator.copying.ports import ReadFrom
 from replicator.copying.state import fold
 from replicator.kafka import layout as layout_module
+from replicator.kafka.layout_record import LAYOUTS_TOPIC
 from replicator.mapping.feed import IndexFeed
 from syncjob import active, rewinds
 from tests.worlds.deadly import Mutants, deadly_first, death
@@ -191,7 +192,7 @@ def settled_record_outside_of_the_transaction(monkeypatch: pytest.MonkeyPatch) -
     def wrong(writer: layout_module.Writer, records: Any) -> None:
         written = list(records)
         for settles in (True, False):
-            part = [record for record in written if (record[0] == layout_module.LAYOUTS_TOPIC) is settles]
+            part = [record for record in written if (record[0] == LAYOUTS_TOPIC) is settles]
             if part:
                 right(writer, part)
 

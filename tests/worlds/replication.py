@@ -25,7 +25,7 @@ from confluent_kafka.admin import AdminClient
 from lab.stack.ports import HOST
 from lab.stack.services import PARALLAX
 from lab.workload.topics import create_topic
-from replicator.kafka.layout import LAYOUTS_TOPIC
+from replicator.kafka.layout_record import LAYOUTS_TOPIC
 from tests.support import Stack, poll_until, unique_name
 from tests.worlds.processes import descendants, family, kill_all
 

@@ -15,7 +15,7 @@ from parallax.errors import ClusterUnavailableError, ConfigError, ParallaxError,
 from parallax.ports.clusters import TopicInfo
 from replicator.copying.recovery import RunLogError, RunLogProblem
 from replicator.findings import Finding, Problem, Severity
-from replicator.kafka.layout import LayoutRecord
+from replicator.kafka.layout_record import LayoutRecord
 from replicator.kafka.run_log_check import RouteCheck, ShardCheck
 from replicator.kafka.topics import (
     ANY_TIME_MS,

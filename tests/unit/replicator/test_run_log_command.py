@@ -19,7 +19,7 @@ from parallax.errors import StoreUnavailableError, UnknownRouteError
 from replicator import run_log_command
 from replicator.copying.rebuild import GoingOn, Restored
 from replicator.copying.recovery import RunLogError, RunLogProblem
-from replicator.kafka.layout import LayoutRecord
+from replicator.kafka.layout_record import LayoutRecord
 from replicator.kafka.rebuild import RebuildPlan
 from replicator.kafka.run_log_check import RouteCheck, ShardCheck
 from tests.memory.audit import MemoryAuditLog

@@ -29,7 +29,8 @@ from replicator.copying.ports import (
 )
 from replicator.copying.recovery import States
 from replicator.copying.session_end import TopicsRefusedError
-from replicator.kafka.layout import LayoutRecord, read_layout
+from replicator.kafka.layout import read_layout
+from replicator.kafka.layout_record import LayoutRecord
 from replicator.kafka.run_log import run_log_topic
 from replicator.lease import Lease, shard_of, transactional_id
 from tests.worlds.sim.kafka import ABORTED, COMMITTED, OPEN, Cluster, Log, Transaction

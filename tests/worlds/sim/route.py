@@ -16,7 +16,8 @@ from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.recovery import RunLogError, RunLogProblem
 from replicator.copying.session_end import SessionError
 from replicator.copying.state import lineage_of, lost_of, topic_partition_of
-from replicator.kafka.layout import LAYOUTS_TOPIC, LayoutRecord, ensure_layout
+from replicator.kafka.layout import ensure_layout
+from replicator.kafka.layout_record import LAYOUTS_TOPIC, LayoutRecord
 from replicator.kafka.rebuild import RebuildPlan
 from replicator.kafka.run_log import run_log_topic
 from replicator.lease import Lease, LeaseProgress, shard_of

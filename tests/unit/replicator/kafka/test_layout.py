@@ -28,7 +28,8 @@ from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.recovery import RunLogError, RunLogProblem
 from replicator.copying.state import PartitionChange, PartitionState, encode, fold, pieces_of
 from replicator.kafka import layout as layouts
-from replicator.kafka.layout import LAYOUTS_TOPIC, LayoutRecord, ensure_layout, shard_in
+from replicator.kafka.layout import ensure_layout, shard_in
+from replicator.kafka.layout_record import LAYOUTS_TOPIC, LayoutRecord
 from replicator.kafka.run_log import load_states
 from replicator.lease import Lease, shard_of, transactional_id
 from tests.worlds.sim.doors import Faults
