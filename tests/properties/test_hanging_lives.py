@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from parallax.v1.runlog_pb2 import Entry
-from replicator.kafka.transactions import hanging
+from replicator.kafka.transactions import fates
 from tests.worlds.deadly import Mutants, death
 from tests.worlds.sim.doors import SimTarget
 from tests.worlds.sim.kafka import Log
@@ -45,7 +45,7 @@ def test_what_hangs_is_ended_as_it_was_told_and_every_record_is_copied_once(bloc
 def test_the_lives_have_entries_that_hang_with_an_opening_and_without_all_pieces(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    right, found = hanging.entry_in_doubt, list[str]()
+    right, found = fates.entry_in_doubt, list[str]()
 
     def watched(entry_at: Callable[[int], Entry | None], start: int) -> Entry | None:
         entry, first = right(entry_at, start), entry_at(start)
@@ -53,7 +53,7 @@ def test_the_lives_have_entries_that_hang_with_an_opening_and_without_all_pieces
         found.append("missing" if entry is None else "opened" if first.pieces else "one record")
         return entry
 
-    monkeypatch.setattr(hanging, "entry_in_doubt", watched)
+    monkeypatch.setattr(fates, "entry_in_doubt", watched)
     for seed in range(SEEDS):
         problem(seed)
     assert set(found) == {"missing", "opened", "one record"}

@@ -16,7 +16,7 @@ from replicator.copying.rebuild import GoingOn
 from replicator.copying.recovery import RunLogProblem
 from replicator.copying.state import fold
 from replicator.kafka.layout_record import LayoutRecord
-from replicator.kafka.transactions import hanging
+from replicator.kafka.transactions import fates
 from replicator.lease import Lease, LeaseProgress
 from tests.worlds.sim.doors import Faults, SimConnector
 from tests.worlds.sim.kafka import MARKER
@@ -193,7 +193,7 @@ def test_without_the_next_owner_a_change_of_the_layout_that_hangs_hides_the_run_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An election takes the marker of the layout's first snapshot."""
-    monkeypatch.setattr(hanging, "is_settled_change", lambda *_: False)
+    monkeypatch.setattr(fates, "is_settled_change", lambda *_: False)
     with pytest.raises(AssertionError, match="not done"):
         lives_of(range(100, MOST_LIVES))
 

@@ -13,9 +13,10 @@ from replicator.copying.recovery import Shard, States
 from replicator.kafka.run_log import own_entries, run_log_topic
 from replicator.kafka.spans import spans_of
 from replicator.kafka.survey import partitions_of_shard
+from replicator.kafka.transactions import fates as fates_module
 from replicator.kafka.transactions import hanging as hanging_module
 from replicator.kafka.transactions.endings import TransactionEnd
-from replicator.kafka.transactions.hanging import Fates, fates_by_entries, fates_of
+from replicator.kafka.transactions.fates import Fates, fates_by_entries, fates_of
 from replicator.kafka.unexplained import counted, floor_of, without_rows
 from replicator.lease import Lease, change_id, transactional_id
 from tests.worlds.sim.kafka import ABORTED, COMMITTED, Cluster, Log
@@ -73,7 +74,7 @@ def settle(schedule: Schedule, cluster: Cluster, config: Config, lease: Lease) -
         if (
             owner == change_id(lease.route)
             and entry is not None
-            and hanging_module.is_settled_change(entry, lease)
+            and fates_module.is_settled_change(entry, lease)
         ):
             cluster.initialise(owner)
             for hanging in _hanging_on(cluster, owner).values():
