@@ -103,7 +103,9 @@ class PeopleIssuer:
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         self.issuer.name = self.url
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        ).start()
 
     def got(self, path: str, query: dict[str, str]) -> Reply:
         """The answer to a GET."""

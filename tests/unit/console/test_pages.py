@@ -177,13 +177,13 @@ def test_no_name_breaks_a_page(name: str) -> None:
     answer = reads.told["get_failover_offset"]
     assert isinstance(answer, pb.FailoverOffset)
     reads.told |= lists_of("billing")
-    plain = [shape(read(Browser(reads), path, **parameters)) for path, parameters in PAGES]
+    client = Browser(reads)
+    plain = [shape(read(client, path, **parameters)) for path, parameters in PAGES]
 
     answer.topic = answer.explanation = name
     reads.told["get_group_failover_offsets"] = pb.GetGroupFailoverOffsetsResponse(offsets=[answer])
     reads.told |= lists_of(name)
     reads.told["list_primaries"] = primaries_pb2.ListPrimariesResponse(primaries=[decided(name)])
-    client = Browser(reads)
     renamed = {
         "/group": {"name": name},
         "/explain": {**EXPLAIN, "group": name, "topic": name},

@@ -34,7 +34,7 @@ def material(tmp_path: Path) -> Material:
 def served(material: Material) -> Iterator[Material]:
     """The issuer answers at `Material.issuer`."""
     with IssuerServer(material, 0) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()
         yield Material(material.directory, mechanism="OAUTHBEARER", issuer_port=server.server_port)
         server.shutdown()
