@@ -95,7 +95,7 @@ test-console: setup ## Every page of the console in Debian's chromium, and alert
 screenshots: setup ## Take the pictures of the console's pages anew (docs/pictures), on a real stack with Debian's chromium
 	@PARALLAX_SCREENSHOTS=docs/pictures $(BIN)/pytest tests/browser/test_console_pages.py -k pictures
 
-mechanisms: setup ## Copy, publish, fail over and drill by every mechanism of SASL and by mutual TLS (test plays one of each kind)
+mechanisms: setup ## Copy, publish, fail over and drill by every mechanism of SASL and by mutual TLS (test plays tokens and certificates)
 	@PARALLAX_TEST_MECHANISMS=all $(BIN)/pytest tests/e2e/test_secure_mechanisms.py
 
 demo: setup ## Lose a region under load, fail over and back (KEEP=1: leave the stack up; REPLICATOR_DIES=1: kill that too; SECURE=1: TLS and least rights; MODE=two-way|active-standby: one cluster a region)

@@ -2,7 +2,7 @@
 
 Records are copied (on the batch path), a group's place is published, the group fails over and goes on, a drill goes there and back.
 Each process is a user with the least rights; brokers take all mechanisms at once, so one stack serves all of them. With tokens
-offset services take tokens too. `make mechanisms` plays all of them, `make test` one of each kind. On the same stack what the store is
+offset services take tokens too. `make mechanisms` plays all of them, `make test` tokens and certificates. On the same stack what the store is
 shown changes: a certificate, an authority, a password.
 """
 
@@ -56,8 +56,8 @@ LIFETIME_S = 300.0
 RECORDS = 50
 QUIET_S = 1.0
 REGIONS = ("a", "b")
-ALWAYS: Sequence[Mechanism] = ("PLAIN", "OAUTHBEARER", "mtls")
-"""The other passwords differ from PLAIN in what the libraries of the clients make of them, which test_secure_kafka tries; by
+ALWAYS: Sequence[Mechanism] = ("OAUTHBEARER", "mtls")
+"""Passwords differ in what the libraries of the clients make of them, which test_secure_kafka tries; by
 SCRAM-SHA-512 the stack of test_secure_wire works, and the demonstration."""
 MECHANISMS = get_args(Mechanism) if os.environ.get("PARALLAX_TEST_MECHANISMS") == "all" else ALWAYS
 
