@@ -16,7 +16,7 @@ BESIDE := setsid env --default-signal=INT bash -c '{ echo 19 >/proc/self/autogro
 STOPPED_BY_HAND := env --default-signal=INT # a shell lets what it runs beside ignore Ctrl-C
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo prove storm soak simulate worlds bench bench-full mechanisms pictures test test-fast test-one test-rules test-console screenshots docs lint types format formats proto check licences sbom lock clean
+.PHONY: help setup demo prove storm soak simulate worlds bench bench-full mechanisms modes pictures test test-fast test-one test-rules test-console screenshots docs lint types format formats proto check licences sbom lock clean
 
 help: ## List the verbs
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*?## "}; {printf "  make %-12s %s\n", $$1, $$2}'
@@ -97,6 +97,9 @@ screenshots: setup ## Take the pictures of the console's pages anew (docs/pictur
 
 mechanisms: setup ## Copy, publish, fail over and drill by every mechanism of SASL and by mutual TLS (test plays tokens and certificates)
 	@PARALLAX_TEST_MECHANISMS=all $(BIN)/pytest tests/e2e/test_secure_mechanisms.py
+
+modes: setup ## Lose replicators and regions in every shape of routes, and play it beside MirrorMaker 2 (test plays the shapes, and fewer kills)
+	@PARALLAX_TEST_MODES=all $(BIN)/pytest tests/integration/test_modes.py tests/modes
 
 demo: setup ## Lose a region under load, fail over and back (KEEP=1: leave the stack up; REPLICATOR_DIES=1: kill that too; SECURE=1: TLS and least rights; MODE=two-way|active-standby: one cluster a region)
 	@$(BIN)/python -m lab.demo $(if $(filter-out 0,$(KEEP)),--keep) $(if $(filter-out 0,$(REPLICATOR_DIES)),--replicator-dies) $(if $(filter-out 0,$(SECURE)),--secure) $(if $(MODE),--mode $(MODE))

@@ -18,8 +18,7 @@ from parallax.domain.ids import ClusterName, RegionName, Route, TopicName, aggre
 from parallax.domain.route_graph import Copies, CopiesKind, Edge, GraphProblem, RouteGraph
 from parallax.domain.topic_choice import Patterns, Residency, TopicChoice, TopicNaming
 
-GRAPHS = 1_500
-"""In each run of the gate; 10,000 were played when the rules were made."""
+GRAPHS = 10_000
 NAMES = ("t", "u", "eu.t", "a.t", "a_t")
 MUCH = 60
 
