@@ -8,10 +8,10 @@ from pathlib import Path
 
 from offsetsvc.service import UseCases
 from parallax.adapters.cassandra.stores import CassandraStores
+from parallax.adapters.kafka.cluster import aggregate_clusters
 from parallax.config.config import Config
 from parallax.domain.ids import RegionName
 from parallax.runtime.process import process_name
-from parallax.wiring import aggregate_clusters
 
 GRACE_S = 5.0
 """For calls under way when a process ends."""

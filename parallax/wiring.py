@@ -1,17 +1,17 @@
-"""Clients, clusters and credentials as a configuration names them: what composition roots open.
+"""Clients of the offset services, and what they show, as a configuration names them: what composition roots open.
 
-Stores open themselves: `parallax.adapters.cassandra.stores`.
+Stores and clusters open themselves: `parallax.adapters.cassandra.stores`, `parallax.adapters.kafka.cluster`. Whoever asks offset
+services alone loads no client of theirs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.client.client import OffsetClient
 from parallax.client.credentials import ServiceCredentials
 from parallax.config.config import Config
-from parallax.domain.ids import ClusterName, RegionName
+from parallax.domain.ids import RegionName
 from parallax.errors import ConfigError
 
 
@@ -59,20 +59,6 @@ def service_targets(
     order = sorted(services, key=lambda name: (name != first, name == last))
     living = [name for name in order if name not in lost]
     return [services[name].grpc for name in living or order]
-
-
-def aggregate_clusters(config: Config, *, cache_ms: int = 0) -> dict[ClusterName, KafkaCluster]:
-    """The clusters between which groups move.
-
-    Args:
-        config: names them.
-        cache_ms: how old topics and log ends may be.
-    """
-    timeout_ms = config.service.cluster_timeout_ms
-    return {
-        name: KafkaCluster(name, cluster, timeout_ms=timeout_ms, cache_ms=cache_ms)
-        for name, cluster in config.aggregate_clusters().items()
-    }
 
 
 def client_credentials(config: Config) -> ServiceCredentials | None:

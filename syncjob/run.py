@@ -14,6 +14,7 @@ from functools import partial
 import structlog
 
 from parallax.adapters.cassandra.stores import CassandraStores
+from parallax.adapters.kafka.cluster import aggregate_clusters
 from parallax.adapters.kafka.compacted import CompactedTable
 from parallax.client.answer import ask
 from parallax.config.config import Config
@@ -22,7 +23,7 @@ from parallax.errors import UnavailableError
 from parallax.ports.audit import Auditor
 from parallax.runtime.deadline import Deadline
 from parallax.runtime.process import process_name
-from parallax.wiring import aggregate_clusters, open_client
+from parallax.wiring import open_client
 from syncjob.checkpoints import CheckpointExport
 from syncjob.clusters import refuse_same_cluster
 from syncjob.cycle import Syncer

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cache
 
 from parallax.adapters.cassandra.stores import CassandraStores
-from parallax.adapters.kafka.cluster import KafkaCluster
+from parallax.adapters.kafka.cluster import KafkaCluster, aggregate_clusters
 from parallax.config.config import Config
 from parallax.domain.ids import ClusterName, RegionName, region_of
 from parallax.domain.rights import Principal
@@ -24,7 +24,7 @@ from parallax.failover.verify.verifier import Verifier
 from parallax.ports.audit import Auditor, operator_of
 from parallax.runtime.process import process_name
 from parallax.v1 import offsets_pb2 as pb
-from parallax.wiring import aggregate_clusters, open_client
+from parallax.wiring import open_client
 
 
 def lost_regions(moves: Iterable[Move]) -> frozenset[RegionName]:

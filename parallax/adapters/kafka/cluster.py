@@ -29,7 +29,7 @@ from parallax.adapters.kafka.logs import (
     read_topics,
     read_usable,
 )
-from parallax.config.config import Cluster
+from parallax.config.config import Cluster, Config
 from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicName, TopicPartition
 from parallax.domain.place import KeptEpoch, LogRange
@@ -322,3 +322,17 @@ class KafkaCluster:
         """
         if commits:
             self._links.do(lambda link: write_commits(link, group, commits))
+
+
+def aggregate_clusters(config: Config, *, cache_ms: int = 0) -> dict[ClusterName, KafkaCluster]:
+    """The clusters between which groups move.
+
+    Args:
+        config: names them.
+        cache_ms: how old topics and log ends may be.
+    """
+    timeout_ms = config.service.cluster_timeout_ms
+    return {
+        name: KafkaCluster(name, cluster, timeout_ms=timeout_ms, cache_ms=cache_ms)
+        for name, cluster in config.aggregate_clusters().items()
+    }

@@ -34,7 +34,7 @@ LAYERS = {
     "parallax.config": CORE,
     "parallax.identity": CORE | {"parallax.config"},
     "parallax.adapters": CORE | {"parallax.config", "parallax.ports", "parallax.index", "parallax.identity"},
-    "parallax.wiring": CLIENTS | SERVICES,
+    "parallax.wiring": CLIENTS | {"parallax.config"},
     "parallax.failover": BASE | SERVICES | {"parallax.wiring"},
     "parallax.upkeep": CORE | SERVICES,
     "parallax.cli": BASE
@@ -64,6 +64,10 @@ PLANNING_MODULES = ["replicator.leases.query", "syncjob.query"]
 """Preloaded by every kind of Spark's Python workers, also by those that plan and commit epochs."""
 
 CLIENT_LIBRARIES = {"confluent_kafka", "kafka", "grpc", "cassandra"}
+
+
+ASKING_MODULES = ["completion", "connecting", "lists", "offsets", "primary", "status"]
+"""Of parallax.cli: commands that ask offset services and nobody else."""
 
 
 def name_of(path: Path) -> str:
@@ -181,3 +185,14 @@ def test_what_plans_leases_loads_no_client(name: str) -> None:
     ).stdout.split()
     assert name in loaded
     assert not CLIENT_LIBRARIES.intersection(loaded)
+
+
+@pytest.mark.parametrize("name", ASKING_MODULES)
+def test_what_asks_offset_services_loads_no_other_client(name: str) -> None:
+    """Kafka's would take as long to load as all the rest of such a command."""
+    unwanted = {found.partition(".")[0] for found in imported_with(f"parallax.cli.{name}")} & {
+        "kafka",
+        "cassandra",
+    }
+    assert f"parallax.cli.{name}" in MODULES
+    assert not unwanted
