@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from lab.stack.process import ProcessState
 from lab.stack.spec import StackSpec
 from lab.stack.stack import LocalStack
 from replicator.kafka.run_log import run_log_topic
@@ -90,10 +91,13 @@ def test_leaders_die_and_return_on_both_sides_and_no_record_is_lost_or_doubled(t
                 ("aggregate-m", harness.target_admin),
                 ("regional-m", harness.source_admin),
             ):
+                assert sorted(admin.list_topics(timeout=10).brokers) == [1, 2, 3]
                 broker = f"{cluster}-{leader(admin, harness.topic)}"
                 stack.kill(broker)
+                assert stack.process(broker).state is ProcessState.KILLED
                 goes_on(f"without {broker}")
-                stack.start(broker)
+                stack.start(cluster)
+                assert stack.process(broker).state is ProcessState.READY
                 goes_on(f"with {broker} again")
         assert replicas(harness.target_admin, harness.topic) == 3
         assert replicas(harness.target_admin, run_log_topic(config, harness.route.source)) == 3

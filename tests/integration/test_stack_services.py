@@ -3,16 +3,8 @@
 from __future__ import annotations
 
 import http.client
-import json
-import os
-import signal
-from pathlib import Path
 
-import pytest
-
-from lab.stack.spec import StackSpec
-from lab.stack.supervisor import start_detached
-from tests.support import Stack, poll_until
+from tests.support import Stack
 from tests.worlds.processes import family, memory_bytes, still_running
 
 MEMORY_BOUND_BYTES = 6 * 1024**3
@@ -46,16 +38,3 @@ def test_a_killed_spark_application_leaves_nothing_and_returns(stack: Stack) -> 
     stack.start("spark")
     states = {process["name"]: process["state"] for process in stack.status()["processes"]}
     assert states["spark"] == "ready"
-
-
-@pytest.mark.stack
-@pytest.mark.timeout(900)
-def test_no_service_outlives_a_killed_supervisor(tmp_path: Path) -> None:
-    client = start_detached(StackSpec(("h",)), tmp_path, lambda _line: None)
-    supervisor = int(json.loads((tmp_path / "stack.json").read_text(encoding="utf-8"))["pid"])
-    processes = family(supervisor)
-    names = set(pids(client))
-    assert names == {"regional-h", "aggregate-h", "cassandra", "offsetsvc-h", "spark"}
-    os.kill(supervisor, signal.SIGKILL)
-    os.waitpid(supervisor, 0)
-    poll_until(lambda: not still_running(processes), 30, "all processes of the stack are gone")
