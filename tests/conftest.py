@@ -116,7 +116,8 @@ def infrastructure(
         yield StackClient(Path(running))
         return
     directory = tmp_path_factory.mktemp("infrastructure")
-    with LocalStack(StackSpec(services=False), directory, _reporter(request.config)) as local:
+    spec = StackSpec(services=False, schema_kept=False)
+    with LocalStack(spec, directory, _reporter(request.config)) as local:
         yield local
 
 

@@ -16,6 +16,7 @@ from lab.stack.secure.store import cassandra_security, open_node
 from lab.stack.settings import (
     CASSANDRA_SETTINGS,
     CASSANDRA_SYSTEM_PROPERTIES,
+    CASSANDRA_WITHOUT_FLUSHES,
     HEAP_TOUCHED,
     QUICK_JVM_OPTIONS,
     cassandra_module_options,
@@ -106,6 +107,8 @@ def cassandra_spec(
         "logback.configurationFile": "logback.xml",
     }
     properties |= CASSANDRA_SYSTEM_PROPERTIES
+    if not spec.schema_kept:
+        properties |= CASSANDRA_WITHOUT_FLUSHES
     if len(spec.cassandra_nodes) > 1:
         properties["cassandra.ring_delay_ms"] = _RING_DELAY_OF_SEVERAL_MS
     return ProcessSpec(

@@ -92,6 +92,9 @@ CASSANDRA_SYSTEM_PROPERTIES: dict[str, str] = {
     "cassandra.superuser_setup_delay_ms": "0",
 }
 
+# What is told of keyspaces and tables is not written to disk at once, each time anew.
+CASSANDRA_WITHOUT_FLUSHES: dict[str, str] = {"cassandra.unsafesystem": "true"}
+
 # Cassandra 5 reaches into these packages of Java 17 (its own conf/jvm17-server.options lists them too).
 _CASSANDRA_EXPORTS = (
     "java.base/jdk.internal.misc",

@@ -65,7 +65,7 @@ MECHANISMS = get_args(Mechanism) if os.environ.get("PARALLAX_TEST_MECHANISMS") =
 @pytest.fixture(scope="module")
 def secure_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
     """Brokers, Cassandra and the issuer of tokens; tests bring their own services."""
-    spec = StackSpec(services=False, secure=True)
+    spec = StackSpec(services=False, secure=True, schema_kept=False)
     with LocalStack(spec, tmp_path_factory.mktemp("secure")) as stack:
         apply_schema(stack.layout, stack.java)
         grant_store(stack.layout)
