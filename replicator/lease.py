@@ -101,6 +101,7 @@ class PartitionProgress:
         reason: why the partition is stopped, and what to do; empty otherwise.
         watermark_age_ms: how long ago its newest run or watermark was committed; None: none was since the lease began.
         copied_until_ms: all that was written to the source before that moment, ms since 1970, is copied; None: not known.
+        record_age_ms: of the newest record committed, how old it was when it was sent; None as for the latency.
     """
 
     topic: str
@@ -114,6 +115,7 @@ class PartitionProgress:
     reason: str = ""
     watermark_age_ms: float | None = None
     copied_until_ms: int | None = None
+    record_age_ms: float | None = None
 
 
 @dataclass(frozen=True)

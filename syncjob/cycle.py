@@ -30,7 +30,7 @@ from syncjob.dormant import DormantGroups
 from syncjob.facts import GroupFacts, Place
 from syncjob.gathering import Gathering
 from syncjob.idle import Kept, Standing, hold, of_chosen, sight_of
-from syncjob.latency import DELAYED, CheckpointLatencies
+from syncjob.latency import DELAYED, MOST_TOLD, CheckpointLatencies
 from syncjob.look import Look, said
 from syncjob.patience import Patience
 from syncjob.publish import Publication, publish
@@ -119,6 +119,8 @@ class Syncer:
         self._decided_until_s = -math.inf
         self._standing = Standing()
         self._latencies, self._began_s = CheckpointLatencies(), clock()
+        most_shown = config.metrics.most_shown
+        self._told_latencies = MOST_TOLD if most_shown is None else min(most_shown, MOST_TOLD)
         # Groups whose commits stood as they are stored, by cluster and the moment when they were read.
         self._stood: defaultdict[tuple[ClusterName, int], list[GroupName]] = defaultdict(list)
         # Nothing is forgotten by one that only looks: it tells what it sees.
@@ -204,6 +206,7 @@ class Syncer:
             empty=tuple(look.group for look in looks if look.is_empty),
             unconfirmed=sum(look.unconfirmed for look in looks),
             latencies=self._latencies.value(),
+            slowest=self._latencies.slowest(self._told_latencies),
             standing=standing,
             made=made,
             waiting=waiting,

@@ -53,6 +53,7 @@ class SyncHolder:
     def hold(self, lease: Mapping[str, int]) -> Mapping[str, int]:
         """Sync until the lease's deadline; what was done, counted by reason."""
         # The driver hears of an epoch's end in a process of its own, which need not wait for the clients' imports.
+        from syncjob.latency import CheckpointLatency  # noqa: PLC0415
         from syncjob.report import CycleReport  # noqa: PLC0415
         from syncjob.run import run_until  # noqa: PLC0415
         from syncjob.status import REPORTS_PATH, UNREADABLE_TOLD, SyncReport  # noqa: PLC0415
@@ -63,10 +64,12 @@ class SyncHolder:
         reporter = HolderReporter(self.status, REPORTS_PATH)
 
         latencies = NO_LATENCIES
+        slowest: tuple[CheckpointLatency, ...] = ()
 
         def report(counts: Mapping[str, int], problem: str, cycle: CycleReport | None) -> None:
-            nonlocal latencies
-            latencies = latencies if cycle is None else cycle.latencies
+            nonlocal latencies, slowest
+            if cycle is not None:
+                latencies, slowest = cycle.latencies, cycle.slowest
             unreadable = [] if cycle is None else cycle.unreadable
             unpublished = {} if cycle is None else cycle.unpublished
             rows = tuple(unreadable[:UNREADABLE_TOLD])
@@ -81,6 +84,7 @@ class SyncHolder:
                     unpublished,
                     exported,
                     latencies,
+                    slowest,
                 )
             )
 

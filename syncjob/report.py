@@ -10,6 +10,7 @@ from parallax.domain.ids import ClusterName, GroupName
 from parallax.domain.latencies import NO_LATENCIES, Latencies
 from syncjob.decide import UNPUBLISHABLE, Decision, Reason
 from syncjob.idle import Kept
+from syncjob.latency import CheckpointLatency
 from syncjob.status import FAILED_GROUPS
 
 UNPUBLISHABLE_WORDS = frozenset(reason.value for reason in UNPUBLISHABLE)
@@ -28,6 +29,7 @@ class CycleReport:
         unconfirmed: commits that have gone back, or are gone, and are not believed yet to be.
         export_problem: why checkpoints for MirrorMaker 2's clients could not be written; empty: they could.
         latencies: since the syncer began: from a commit that was seen at a group's origin to its offset that stands elsewhere.
+        slowest: which took longest, of the newest of each group and cluster.
         standing: groups about which nothing was decided anew, and what was decided before.
         made: the decisions of this cycle, about all other groups; None: all.
         waiting: groups that could not be read or looked at in this cycle; nothing is said of them.
@@ -43,6 +45,7 @@ class CycleReport:
     unconfirmed: int = 0
     export_problem: str = ""
     latencies: Latencies = NO_LATENCIES
+    slowest: tuple[CheckpointLatency, ...] = ()
     standing: Mapping[GroupName, Kept] = field(default_factory=dict)
     made: tuple[Decision, ...] | None = None
     waiting: frozenset[GroupName] = frozenset()

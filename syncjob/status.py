@@ -14,8 +14,10 @@ from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from parallax.domain.ids import region_of
 from parallax.domain.latencies import NO_LATENCIES, Latencies
 from syncjob.decide import UNPUBLISHABLE, Reason
+from syncjob.latency import CheckpointLatency
 
 REPORTS_PATH = "/sync-reports"
 UNREADABLE_TOLD = 20
@@ -32,6 +34,7 @@ _COUNTERS = {
 """The counts that are metrics of their own."""
 
 PREFIX = "parallax_sync_"
+MIRROR_MAKER_PREFIX = "kafka_connect_mirror_mirrorcheckpointconnector_"
 LATE_AFTER_INTERVALS = 10
 LATE_AFTER_AT_LEAST_MS = 30_000
 """Between two epochs the next task connects anew, and a cluster that is away costs a cycle its time-out: some seconds."""
@@ -53,6 +56,7 @@ class SyncReport:
         unpublished: in the last cycle, how many groups had something that can't be published, by reason.
         export_problem: why checkpoints for MirrorMaker 2's clients could not be written; empty: they could.
         latencies: from a commit that was seen at a group's origin to its offset that stands elsewhere.
+        slowest: which took longest, of the newest of each group and cluster.
     """
 
     attempt: str
@@ -63,10 +67,11 @@ class SyncReport:
     unpublished: Mapping[str, int] = field(default_factory=dict)
     export_problem: str = ""
     latencies: Latencies = NO_LATENCIES
+    slowest: tuple[CheckpointLatency, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The report as JSON types."""
-        return asdict(self)
+        return asdict(self) | {"slowest": [item.to_json() for item in self.slowest]}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> SyncReport:
@@ -84,8 +89,17 @@ class SyncReport:
             problem, unreadable = str(values["problem"]), int(values["unreadable"])
             exported = str(values["export_problem"])
             latencies = Latencies.from_json(values["latencies"])
+            slowest = tuple(map(CheckpointLatency.from_json, values["slowest"]))
             return cls(
-                str(values["attempt"]), counts, problem, rows, unreadable, unpublished, exported, latencies
+                str(values["attempt"]),
+                counts,
+                problem,
+                rows,
+                unreadable,
+                unpublished,
+                exported,
+                latencies,
+                slowest,
             )
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"not a report of the syncjob: {error!r}") from error
@@ -232,8 +246,19 @@ class SyncBoard:
         yield decisions
 
     def mirror_maker(self) -> Iterator[Metric]:
-        """None: MirrorMaker 2 has nothing like it."""
-        return iter(())
+        """How long the offsets of single groups took, under MirrorMaker 2's name: the slowest groups alone."""
+        took = GaugeMetricFamily(
+            f"{MIRROR_MAKER_PREFIX}checkpoint_latency_ms",
+            "From a commit that was seen to the offset published for it, of the group's slowest partition when one was published last.",
+            labels=("source", "target", "group", "topic", "partition"),
+        )
+        with self._lock:
+            slowest = self._report.slowest
+        for item in slowest:
+            place = item.topic_partition
+            named = (region_of(item.origin), region_of(item.target), item.group)
+            took.add_metric((*named, place.topic, str(place.partition)), item.took_s * 1_000)
+        yield took
 
     def _totals(self) -> Counter[str]:
         with self._lock:

@@ -47,7 +47,7 @@ class OpenTransaction:
 
     __slots__ = (
         "_ends",
-        "_newest_ms",
+        "_newest",
         "_sent",
         "began_at_ms",
         "most_runs",
@@ -66,7 +66,7 @@ class OpenTransaction:
         """No more runs than these can come of it."""
         self._sent: dict[TopicPartition, list[tuple[int, OffsetRanges]]] = {}
         self._ends: dict[TopicPartition, SourceOffset] = {}
-        self._newest_ms: dict[TopicPartition, int] = {}
+        self._newest: dict[TopicPartition, tuple[int, int]] = {}
         self.times: list[tuple[int, int, int]] = []
         """Of each block that has one, its timestamp, when it was sent (Unix epoch), and how many records it has."""
 
@@ -86,7 +86,7 @@ class OpenTransaction:
         else:
             by_epoch.append((block.leader_epoch, OffsetRanges(block.offsets)))
         self._ends.pop(block.topic_partition, None)
-        self._newest_ms[block.topic_partition] = block.newest_timestamp_ms
+        self._newest[block.topic_partition] = block.newest_timestamp_ms, sent_at_ms
         if block.newest_timestamp_ms > 0:
             self.times.append((block.newest_timestamp_ms, sent_at_ms, len(block.offsets)))
         self.records += len(block.offsets)
@@ -110,9 +110,9 @@ class OpenTransaction:
             index -= len(offsets)
         raise InvariantError(f"A: {item}: the target refused a record that was not sent")
 
-    def newest_ms(self, item: TopicPartition) -> int:
-        """The timestamp of the partition's last record, or -1."""
-        return self._newest_ms[item]
+    def newest_ms(self, item: TopicPartition) -> tuple[int, int]:
+        """The timestamp of the partition's last record, or -1, and when it was sent (Unix epoch)."""
+        return self._newest[item]
 
     def count(self, item: TopicPartition) -> int:
         """How many records of the partition were sent."""
@@ -190,6 +190,7 @@ class Ledger:
         self._last_commit_at = clock.monotonic_ms()
         self._last_commit_partitions = 0
         self._latency_ms: dict[TopicPartition, float] = {}
+        self._age_ms: dict[TopicPartition, float] = {}
         self._row_at: dict[TopicPartition, float] = {}
         self.copied_until = CopiedUntil()
         self._no_end: dict[TopicPartition, tuple[float, float]] = {}
@@ -463,10 +464,11 @@ class Ledger:
             self.counts.records[item] = self.counts.records.get(item, 0) + count
             share = opened.size_bytes * count // opened.records
             self.counts.bytes_of[item] = self.counts.bytes_of.get(item, 0) + share
-            newest = opened.newest_ms(item)
+            newest, sent_at_ms = opened.newest_ms(item)
             self.copied_until.copied(item, newest, wall_ms)
             if newest > 0:
                 self._latency_ms[item] = max(0.0, wall_ms - newest)
+                self._age_ms[item] = max(0.0, sent_at_ms - newest)
         for newest, sent_at_ms, count in opened.times:
             self.counts.record_ages.add(sent_at_ms - newest, count)
             self.counts.latencies.add(wall_ms - newest, count)
@@ -498,7 +500,9 @@ class Ledger:
                     reason=reason,
                     watermark_age_ms=None if row_at is None else now - row_at,
                     copied_until_ms=self.copied_until.of(item, position),
+                    record_age_ms=self._age_ms.get(item),
                 )
             )
         self._latency_ms.clear()
+        self._age_ms.clear()
         return tuple(parts)

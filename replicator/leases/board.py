@@ -118,6 +118,7 @@ class PartitionTotals:
     bytes: _Total = field(default_factory=_Total)
     lag_records: int = 0
     latency_ms: float | None = None
+    record_age_ms: float | None = None
     status: PartitionStatus = PartitionStatus.WAITING
     reason: str = ""
     source_next: int = 0
@@ -299,6 +300,8 @@ def _take_over(lease: LeaseTotals, report: LeaseProgress) -> None:
         totals.source_next, totals.watermark_age_ms = item.source_next, item.watermark_age_ms
         if item.replication_latency_ms is not None:
             totals.latency_ms = item.replication_latency_ms
+        if item.record_age_ms is not None:
+            totals.record_age_ms = item.record_age_ms
 
 
 def _log_change(

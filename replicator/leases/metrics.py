@@ -111,6 +111,11 @@ MIRROR_MAKER_METRICS: tuple[TotalsMetric[PartitionTotals], ...] = (
     TotalsMetric("record_count", "Records copied and committed.", lambda p: p.records.value),
     TotalsMetric("byte_count", "Bytes of keys and values copied and committed.", lambda p: p.bytes.value),
     TotalsMetric(
+        "record_age_ms",
+        "From a record's timestamp to its being sent to the target, for the newest record copied.",
+        lambda p: p.record_age_ms,
+    ),
+    TotalsMetric(
         "replication_latency_ms",
         "From a record's timestamp to the commit of its copy, for the newest record copied.",
         lambda p: p.latency_ms,

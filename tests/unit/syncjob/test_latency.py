@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
 
 from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
 from parallax.domain.latencies import BOUNDS_S
@@ -53,6 +55,37 @@ def test_groups_that_are_gone_are_forgotten() -> None:
     latencies.forget_all_but([GroupName("other")])
     latencies.note(GROUP, [decision(Reason.PUBLISHED)], 20.0, 20.5)
     assert seconds(latencies) == (1, 0.5)
+
+
+def test_of_each_group_and_cluster_the_slowest_partition_of_the_last_time_is_told() -> None:
+    latencies = CheckpointLatencies()
+    latencies.note(GROUP, [decision(Reason.TARGET_AWAY), decision(Reason.PUBLISHED, 1)], 10.0, 10.5)
+    latencies.note(GROUP, [decision(Reason.PUBLISHED, 1), decision(Reason.PUBLISHED)], 20.0, 21.0)
+    other = replace(decision(Reason.PUBLISHED, 2), group=GroupName("other"))
+    latencies.note(other.group, [other], 30.0, 30.25)
+    latencies.note(other.group, [replace(other, reason=Reason.UNCHANGED)], 40.0, 49.0)
+    told = [(it.group, it.topic_partition.partition, it.took_s) for it in latencies.slowest(2)]
+    assert told == [(GROUP, 0, 11.0), (other.group, 2, 0.25)]
+    assert [it.group for it in latencies.slowest(1)] == [GROUP]
+    latencies.forget_all_but([other.group])
+    assert [it.group for it in latencies.slowest(2)] == [other.group]
+
+
+def test_single_groups_have_the_name_of_mirror_maker_where_it_is_asked_for() -> None:
+    latencies, board = CheckpointLatencies(), SyncBoard(1_000)
+    latencies.note(GROUP, [decision(Reason.PUBLISHED, 3)], 10.0, 10.5)
+    board.record(json.loads(json.dumps(SyncReport("first", slowest=latencies.slowest(5)).to_json())))
+    [family] = board.mirror_maker()
+    [sample] = family.samples
+    assert sample.name == "kafka_connect_mirror_mirrorcheckpointconnector_checkpoint_latency_ms"
+    assert sample.value == 500
+    assert sample.labels == {
+        "source": "a",
+        "target": "b",
+        "group": GROUP,
+        "topic": "trips",
+        "partition": "3",
+    }
 
 
 def test_a_syncer_counts_each_offset_that_it_publishes(bench: Callable[..., Bench]) -> None:

@@ -456,6 +456,7 @@ def test_how_long_records_take_is_counted_when_their_copies_are_committed() -> N
     assert (sum(before.counts), sum(ages.counts), sum(latencies.counts)) == (0, 3, 3)
     assert ages.sum_s == pytest.approx(3 * 0.7)
     assert latencies.sum_s == pytest.approx(3 * 2.2)
+    assert (told(session)[P0].record_age_ms, told(session)[P0].record_age_ms) == (700, None)
 
 
 def test_it_is_told_until_when_all_is_copied_and_a_source_that_is_away_does_not_change_it() -> None:

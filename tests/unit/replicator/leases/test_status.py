@@ -58,6 +58,7 @@ def report(
         replication_latency_ms=12.5,
         status=status,
         reason="too large" if status is PartitionStatus.STOPPED else "",
+        record_age_ms=9.5,
     )
     progress = LeaseProgress(
         lease,
@@ -217,7 +218,12 @@ def test_partitions_have_the_names_of_mirror_maker_where_they_are_asked_for(serv
         for sample in family.samples
         if sample.labels == labels
     }
-    assert found == {"record_count": 50, "byte_count": 5_000, "replication_latency_ms": 12.5}
+    assert found == {
+        "record_count": 50,
+        "byte_count": 5_000,
+        "record_age_ms": 9.5,
+        "replication_latency_ms": 12.5,
+    }
     assert "parallax_" not in text
     assert prefix not in ask(server, "/metrics")[1]
     assert prefix not in ask(server, "/metrics?other=mm2")[1]
