@@ -168,8 +168,10 @@ def where_of(
 def _look(config: Config) -> tuple[dict[ClusterName, SeenCluster], dict[ClusterName, str]]:
     """Every cluster that a route leads from or to, asked side by side."""
     routes = config.all_routes()
-    sources = [config.source_cluster(route) for route in routes]
-    clusters = list(dict.fromkeys([*sources, *(aggregate_cluster(route.target) for route in routes)]))
+    ends = [
+        end for route in routes for end in (config.source_cluster(route), aggregate_cluster(route.target))
+    ]
+    clusters = list(dict.fromkeys(map(config.one_kafka, ends)))
 
     def look(cluster: ClusterName) -> SeenCluster | str:
         door = KafkaCluster(cluster, config.cluster(cluster), timeout_ms=_TIMEOUT_MS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,14 @@ routes: [{route: a->b, copies: all}, {route: b->a, copies: all}]
     assert {item["problem"] for item in values["problems"]} == {"CYCLE", "NO_TOPICS"}
     shown = CliRunner().invoke(app, ["topics", "where", "--config", str(path)])
     assert "would come back to regional-a, where they have been, by a->b, b->a" in shown.stdout
+
+
+def test_one_kafka_in_both_roles_is_asked_once() -> None:
+    server = socket.create_server(("127.0.0.1", 0))
+    nobody = {"cluster": {"bootstrap_servers": f"127.0.0.1:{server.getsockname()[1]}"}}
+    server.close()
+    answered, failed = module._look(config(["a->b", "b->a"], {"a": nobody, "b": nobody}))
+    assert (answered, list(failed)) == ({}, ["regional-a", "regional-b"])
 
 
 def test_one_kafka_under_two_names_is_told_unless_it_is_meant() -> None:
