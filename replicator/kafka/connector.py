@@ -32,6 +32,7 @@ from replicator.kafka.run_log import KafkaRunLog, SystemClock, run_log_topic
 from replicator.kafka.survey import KafkaSurveyor
 from replicator.kafka.transactions.coordinator import Coordinator, has_newest_transactions
 from replicator.kafka.transactions.hanging import settle
+from replicator.kafka.transactions.hanging_changes import settle_changes
 from replicator.kafka.unexplained import unexplained_records
 from replicator.lease import Lease, transactional_id
 from replicator.origin_rules import origin_rule
@@ -96,6 +97,7 @@ class KafkaConnector:
 
     def settle(self, lease: Lease) -> None:
         """Ask the partitions' leaders."""
+        settle_changes(self._config, aggregate_cluster(lease.route.target))
         settle(self._config, lease, PATHS)
 
     def target(self, lease: Lease) -> TargetWriter:

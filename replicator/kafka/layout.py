@@ -37,6 +37,7 @@ from replicator.kafka.refusals import ID_NOT_ALLOWED, id_not_allowed
 from replicator.kafka.run_log import KafkaRunLog, SystemClock, load_states, read_partition, run_log_topic
 from replicator.kafka.topics import TopicAdmin, compacted_plan, run_log_plan
 from replicator.kafka.transactions.hanging import settle
+from replicator.kafka.transactions.hanging_changes import settle_changes
 from replicator.kafka.unexplained import unexplained_records
 from replicator.lease import Lease, change_id, shard_of, transactional_id
 
@@ -109,6 +110,7 @@ def ensure_layout(
     admin = TopicAdmin(cluster, config.cluster(cluster), timeout_ms=10_000)
     replicas = config.cluster(cluster).replication_factor
     admin.create(compacted_plan(LAYOUTS_TOPIC, replicas), Deadline.after_ms(_TIMEOUT_MS))
+    settle_changes(config, cluster)
     current, topics = read_layout(config, route), topics_chosen(config, route)
     if current is not None and current.topics not in ("", topics):
         _refuse_rival(config, route, admin, current, topics)
@@ -145,6 +147,7 @@ def begin_layout(
     replicas = config.cluster(admin.cluster).replication_factor
     admin.create(compacted_plan(LAYOUTS_TOPIC, replicas), Deadline.after_ms(_TIMEOUT_MS))
     shards = config.replicator.shards_per_route
+    settle_changes(config, admin.cluster)
     with change_of_layout(config, route) as writer:
         found = changes()
         if read_layout(config, route) is not None:

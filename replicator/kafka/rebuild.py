@@ -52,6 +52,7 @@ from replicator.kafka.run_log import KafkaRunLog, SystemClock, load_states, run_
 from replicator.kafka.spans import Span, count_of, row_spans, spans_of, without
 from replicator.kafka.topics import TopicAdmin, compacted_plan, run_log_plan
 from replicator.kafka.transactions.hanging import settle
+from replicator.kafka.transactions.hanging_changes import settle_changes
 from replicator.lease import Lease, shard_of
 from replicator.mapping.feed import IndexFeed
 
@@ -168,6 +169,7 @@ class Rebuild:
         config, route = self._config, self._route
         replicas = config.cluster(self._target.cluster).replication_factor
         self._target.create(compacted_plan(LAYOUTS_TOPIC, replicas), Deadline.after_ms(_TIMEOUT_MS))
+        settle_changes(config, self._target.cluster)
         with change_of_layout(config, route) as writer:
             found = self._found()
             current = self._announced(writer, found)

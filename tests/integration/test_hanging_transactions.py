@@ -6,6 +6,7 @@ The brokers' check that a partition belongs to a transaction is off meanwhile: w
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 from confluent_kafka import IsolationLevel
@@ -15,16 +16,21 @@ from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from parallax.adapters.kafka.librdkafka import list_offsets
-from parallax.domain.ids import TopicPartition
+from parallax.domain.ids import TopicName, TopicPartition, aggregate_cluster
 from parallax.errors import ClusterUnavailableError
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.openings import Openings
 from replicator.copying.ports import TargetLog
 from replicator.kafka import connector
 from replicator.kafka.batch.target import BatchTarget
+from replicator.kafka.layout import ensure_layout, read_layout, snapshots
 from replicator.kafka.run_log import run_log_topic
 from replicator.kafka.transactions.coordinator import Coordinator, ProducerState
+from replicator.kafka.transactions.hanging import connected
+from replicator.kafka.transactions.hanging_changes import LAYOUTS, settle_changes
+from replicator.lease import change_id
 from tests.support import Stack, poll_until
+from tests.worlds.deaf_producer import DeafProducer
 from tests.worlds.shard_harness import PATIENCE_S, Harness, check_rows
 
 PARTITIONS = 2
@@ -209,3 +215,38 @@ def test_what_retention_has_taken_of_a_transaction_holds_up_no_session(
         harness.produce(second[number], number)
     harness.copy_now()
     assert harness.copied() == {0: second[0], 1: first[1] + second[1]}
+
+
+@pytest.mark.parametrize("settled", [False, True], ids=["announced", "settled"])
+def test_a_change_of_the_layout_that_hangs_holds_up_no_route(harness: Harness, *, settled: bool) -> None:
+    """Committed if its snapshots were; what was announced alone is taken back."""
+    config, cluster = harness.config(), aggregate_cluster(harness.route.target)
+    before = ensure_layout(config, harness.route, 1)
+    following = replace(before, layout=2, settled=settled, previous_shards=1)
+    with connected(config, cluster, "test") as (loop, connections):
+        producer = DeafProducer(loop, connections, change_id(harness.route))
+        run_log = TopicPartition(TopicName(before.run_log), 0)
+        assert not connections.learn_leaders([LAYOUTS, run_log], timeout_ms=10_000)
+        if settled:
+            (snapshot,) = snapshots(config, harness.route, following, {})
+            producer.write(run_log, (None, snapshot[3]), told=True)
+        producer.write(LAYOUTS, (str(harness.route).encode(), following.encoded()), told=False)
+        if settled:
+            producer.end(committed=True)
+    with pytest.raises(ClusterUnavailableError, match="a transaction is still open"):
+        read_layout(config, harness.route, timeout_ms=1_000)
+    assert ensure_layout(config, harness.route, 1).layout == (2 if settled else 1)
+    assert read_layout(config, harness.route) == (following if settled else before)
+
+
+def test_a_change_of_the_layout_that_goes_on_is_left_alone(harness: Harness) -> None:
+    config, cluster = harness.config(), aggregate_cluster(harness.route.target)
+    before = ensure_layout(config, harness.route, 1)
+    record = (str(harness.route).encode(), replace(before, topics="others").encoded())
+    with connected(config, cluster, "test") as (loop, connections):
+        producer = DeafProducer(loop, connections, change_id(harness.route))
+        assert not connections.learn_leaders([LAYOUTS], timeout_ms=10_000)
+        producer.write(LAYOUTS, record, told=True)
+        settle_changes(config, cluster)
+        producer.end(committed=True)
+    assert read_layout(config, harness.route) == replace(before, topics="others")

@@ -10,57 +10,15 @@ import pytest
 from parallax.adapters.kafka.event_loop import EventLoop
 from parallax.adapters.kafka.wire import Connections
 from parallax.domain.ids import TargetOffset, TopicId, TopicName, TopicPartition, aggregate_cluster
-from replicator.format.batch import Record, make_batch, record_body, rewrite_batch
-from replicator.format.compression import Compression
-from replicator.kafka.batch.exchange import Produce
 from replicator.kafka.leader_epochs import LeaderEpochs
-from replicator.kafka.transactions.coordinator import Coordinator, ProducerState
 from replicator.kafka.transactions.endings import Found, Sought, TransactionEnd
 from tests.integration.test_hanging_transactions import verify
 from tests.support import Stack, poll_until, unique_name
+from tests.worlds.deaf_producer import DeafProducer
 from tests.worlds.shard_harness import Harness, create
 
 _TIMEOUT_MS = 10_000
-
-
-class Writer:
-    """A producer by hand, whose coordinator hears only of what it is told."""
-
-    def __init__(self, harness: Harness, loop: EventLoop, connections: Connections, *, newest: bool) -> None:
-        self._loop, self._connections, self._newest = loop, connections, newest
-        self._coordinator = Coordinator(loop, connections, unique_name("w"), 60_000, newest=newest)
-        self.producer: ProducerState = self._coordinator.initialise()
-        self._target = harness.target
-
-    def write(self, item: TopicPartition, count: int, *, told: bool) -> int:
-        """Write records in a batch; the offset of the first."""
-        newest = self._newest and told
-        if told and not newest:
-            self._coordinator.add([item], self.producer)
-        raw = make_batch([Record(0, 1_000, record_body(None, b"x"))] * count, Compression.NONE)
-        sequence = self.producer.take(item, count)
-        pieces = rewrite_batch(raw, self.producer.producer_id, self.producer.epoch, sequence)
-        offsets: list[int] = []
-
-        def acknowledged() -> bool:
-            leader = self._connections.leader(item)
-            request = Produce(
-                {item: pieces},
-                transactional_id=self._coordinator.transactional_id,
-                timeout_ms=_TIMEOUT_MS,
-                newest=newest,
-            )
-            part = self._connections.ask(leader, request, "writing").responses[0].partition_responses[0]
-            assert part.error_code in {0, 51}, part  # the transaction before is not quite over
-            offsets.append(part.base_offset)
-            return bool(part.error_code == 0)
-
-        poll_until(acknowledged, 30, "an acknowledgement")
-        return offsets[-1]
-
-    def end(self, *, committed: bool) -> None:
-        """End the transaction, with a marker on what the coordinator was told of."""
-        self._coordinator.end(self.producer, committed=committed)
+RECORD = (None, b"x")
 
 
 @pytest.fixture
@@ -90,15 +48,15 @@ def test_what_follows_a_transaction_without_a_marker_joins_it_and_decides_for_bo
         def ending(offset: int) -> Found:
             return leaders.endings_of({hangs: Sought(topic_id, TargetOffset(offset))})[hangs]
 
-        writer = Writer(harness, loop, connections, newest=newest)
+        writer = DeafProducer(loop, connections, unique_name("w"), newest=newest)
         epoch = writer.producer.epoch
-        first = writer.write(hangs, 3, told=False)
-        writer.write(other, 1, told=True)
+        first = writer.write(hangs, *[RECORD] * 3, told=False)
+        writer.write(other, RECORD, told=True)
         writer.end(committed=not committed)
         assert (writer.producer.epoch > epoch) == newest, "each transaction has an epoch of its own"
         assert ending(first + 2) == Found(TransactionEnd.OPEN, TargetOffset(first + 3))
         verify(harness.target, "true")
-        writer.write(hangs, 2, told=True)
+        writer.write(hangs, RECORD, RECORD, told=True)
         assert ending(first + 2) == Found(TransactionEnd.OPEN, TargetOffset(first + 5))
         writer.end(committed=committed)
         expected = TransactionEnd.COMMITTED if committed else TransactionEnd.ABORTED

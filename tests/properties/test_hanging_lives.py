@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import pytest
 
 from parallax.v1.runlog_pb2 import Entry
 from replicator.kafka.transactions import fates
 from tests.worlds.deadly import Mutants, death
+from tests.worlds.sim import doors, layouts, settling
 from tests.worlds.sim.doors import SimTarget
-from tests.worlds.sim.kafka import Log
+from tests.worlds.sim.kafka import ABORTED, COMMITTED, Log
 from tests.worlds.sim.run import problem_of
 from tests.worlds.sim.world import World
 
 SEEDS = 60
-MUTANT_SEEDS = range(400)
+MUTANT_SEEDS = range(2_000)
 
 MUTANTS = Mutants()
 
@@ -32,9 +33,39 @@ def written_over_another_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SimTarget, "_has_lost_connection", lambda *_: False)
 
 
-def problem(seed: int) -> str:
+CHANGE_MUTANTS = Mutants()
+
+
+@CHANGE_MUTANTS.add
+def changes_of_the_layout_left_hanging(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (doors, layouts):
+        monkeypatch.setattr(module, "settle_changes", lambda *_: None)
+
+
+@CHANGE_MUTANTS.add
+def changes_of_the_layout_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the run log tells of it, such a change is aborted."""
+    monkeypatch.setattr(settling, "was_settled", lambda *_: False)
+
+
+@CHANGE_MUTANTS.add
+def changes_of_the_layout_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the run log tells of it, such a change is committed."""
+    monkeypatch.setattr(settling, "was_settled", lambda *_: True)
+
+
+def problem(seed: int, upon: Collection[str] = (COMMITTED, ABORTED)) -> str:
+    """Of a life in which the cluster may die upon such a decision."""
     sources = ("a", "b") if seed % 3 == 0 else ("a",)
-    return problem_of(World(seed, sources=sources, only=("markers_left_out",)))
+    world = World(seed, sources=sources, only=("markers_left_out",))
+    for aggregate in world.aggregates:
+        aggregate.cluster.dies_upon = upon
+    return problem_of(world)
+
+
+def change_problem(seed: int) -> str:
+    """Of a life in which the layout is changed and drivers die besides."""
+    return problem_of(World(seed, only=("kill_a_driver", "resharding", "markers_left_out")))
 
 
 @pytest.mark.parametrize("block", range(4))
@@ -54,9 +85,21 @@ def test_the_lives_have_entries_that_hang_with_an_opening_and_without_all_pieces
         return entry
 
     monkeypatch.setattr(fates, "entry_in_doubt", watched)
-    for seed in range(SEEDS):
-        problem(seed)
+    assert not [(seed, told) for seed in range(SEEDS) if (told := problem(seed) or problem(seed, (ABORTED,)))]
     assert set(found) == {"missing", "opened", "one record"}
+
+
+def test_a_change_of_the_layout_that_hangs_is_ended_as_it_was_told() -> None:
+    assert not [(seed, found) for seed in range(SEEDS) if (found := change_problem(seed))]
+
+
+@pytest.mark.parametrize("name", CHANGE_MUTANTS)
+def test_mutant_of_hanging_changes_dies(
+    name: str, monkeypatch: pytest.MonkeyPatch, record_property: Callable[..., None]
+) -> None:
+    CHANGE_MUTANTS[name](monkeypatch)
+    found = death(name, MUTANT_SEEDS, change_problem, record_property)
+    assert found.startswith(("AssertionError", "InvariantError")), f"mutant {name} survived"
 
 
 @pytest.mark.parametrize("name", MUTANTS)

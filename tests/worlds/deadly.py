@@ -16,8 +16,11 @@ DIED_AT = {
     "a_reset_undone_by_the_cluster_that_was_left": 13,
     "ambiguous_commit_believed": 2991,
     "another_run_log_accepted": 113,
+    "changes_of_the_layout_committed": 1489,
+    "changes_of_the_layout_left_hanging": 26,
+    "changes_of_the_layout_taken_back": 26,
     "joined_transactions_committed_together": 153,
-    "marker_that_ended_two_believed": 294,
+    "marker_that_ended_two_believed": 469,
     "missing_source_ignored": 24,
     "no_layout_but_the_last_indexed": 31,
     "older_lineages_ignored": 1219,
@@ -30,7 +33,7 @@ DIED_AT = {
     "trimmed_not_said": 136,
     "undone_transactions_not_looked_for": 21,
     "unfenced_watermark": 3991,
-    "written_over_another_connection": 66,
+    "written_over_another_connection": 23,
 }
 
 

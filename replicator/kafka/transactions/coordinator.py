@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka.errors import for_code
+from kafka.protocol.admin import DescribeTransactionsRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 from kafka.protocol.producer import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest
 
@@ -31,6 +32,8 @@ _UNEXPECTED_FOR_MS = 2_000
 _SHORT_WAIT_MS, _LONG_WAIT_MS = 2, 50
 _TRANSACTION_VERSION = 2
 _TRANSACTION_KEY = 1
+_OPEN_STATES = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+_ID_NOT_FOUND = 105
 SEQUENCES = 2**31
 """Sequence numbers wrap here."""
 
@@ -152,6 +155,19 @@ class Coordinator:
         if answer.API_VERSION >= 5 and answer.producer_id >= 0:  # noqa: PLR2004 - the first that tells them
             producer.renewed(answer.producer_id, answer.producer_epoch)
 
+    def is_open(self) -> bool:
+        """Whether the id has a transaction that is not over; nobody is fenced by that.
+
+        Raises:
+            ClusterUnavailableError: no definite answer in time.
+        """
+        answer = self._until_definite(
+            lambda: DescribeTransactionsRequest(transactional_ids=[self.transactional_id]),
+            "asking for the transaction",
+            patience_ms=self._timeout_ms,
+        )
+        return any(state.transaction_state in _OPEN_STATES for state in answer.transaction_states)
+
     def _until_definite(self, request: Callable[[], Any], doing: str, *, patience_ms: float) -> Any:
         deadline, unexpected = Deadline.after_ms(patience_ms), Deadline.after_ms(_UNEXPECTED_FOR_MS)
         problem = "no answer"
@@ -224,6 +240,8 @@ def by_topic(items: Iterable[TopicPartition]) -> dict[str, list[int]]:
 def _code_of(answer: Any) -> tuple[int, str]:
     """The gravest error of an answer: of the whole, or of one of its partitions, which is then named."""
     code = int(getattr(answer, "error_code", 0) or 0)
+    states = getattr(answer, "transaction_states", None) or ()
+    code = code or next((int(state.error_code) for state in states if state.error_code != _ID_NOT_FOUND), 0)
     if code:
         return code, ""
     codes = [(code, f" ({item})") for item, code in _codes_by_partition(answer)]

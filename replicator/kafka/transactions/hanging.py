@@ -30,6 +30,7 @@ from parallax.adapters.kafka.wire import Connections
 from parallax.config.config import Config
 from parallax.domain.ids import (
     UNKNOWN_EPOCH,
+    ClusterName,
     TargetOffset,
     TopicId,
     TopicName,
@@ -73,14 +74,14 @@ def settle(config: Config, lease: Lease, paths: Sequence[str]) -> None:
         ClusterUnavailableError: the target cluster did not answer in time.
         FencedError: another owner has taken over meanwhile.
     """
-    with _connections(config, lease) as (loop, connections):
-        cluster = aggregate_cluster(lease.route.target)
+    cluster = aggregate_cluster(lease.route.target)
+    with connected(config, cluster, f"parallax-settle-{lease.route.source}") as (loop, connections):
         topics = KafkaCluster(cluster, config.cluster(cluster), timeout_ms=_TIMEOUT_MS).topics()
         names = config.route_topics(lease.route)
         chosen = [info for name, info in topics.items() if names.make(name)]
         own = [_run_log_of(config, lease), *partitions_of_shard(chosen, lease)]
         settled = {_settle(config, lease, path, own, loop, connections) for path in paths}
-        strangers = _open_transactions(connections, own)
+        strangers = open_transactions(connections, own)
         strangers = {producer: starts for producer, starts in strangers.items() if producer not in settled}
         if not strangers:
             return
@@ -145,7 +146,7 @@ def _settle(
     )
     producer = coordinator.initialise()
     producer_id = producer.producer_id
-    hanging = _open_transactions(connections, candidates).get(producer_id)
+    hanging = open_transactions(connections, candidates).get(producer_id)
     if not hanging:
         return producer_id
     leader_epochs = LeaderEpochs(loop, connections, timeout_ms=_TIMEOUT_MS)
@@ -175,8 +176,10 @@ def _settle(
 
 
 @contextmanager
-def _connections(config: Config, lease: Lease) -> Iterator[tuple[EventLoop, Connections]]:
-    cluster = aggregate_cluster(lease.route.target)
+def connected(
+    config: Config, cluster: ClusterName, client_id: str
+) -> Iterator[tuple[EventLoop, Connections]]:
+    """Connections to a target, and what turns them."""
     with ExitStack() as doors:
         loop = EventLoop()
         doors.callback(loop.close)
@@ -184,7 +187,7 @@ def _connections(config: Config, lease: Lease) -> Iterator[tuple[EventLoop, Conn
             loop,
             cluster,
             config.cluster(cluster),
-            client_id=f"parallax-settle-{lease.route.source}",
+            client_id=client_id,
             largest_answer_bytes=_LARGEST_ANSWER_BYTES,
             timeout_ms=_TIMEOUT_MS,
         )
@@ -197,10 +200,14 @@ def _run_log_of(config: Config, lease: Lease) -> TopicPartition:
     return TopicPartition(run_log_topic(config, lease.route.source), lease.shard)
 
 
-def _open_transactions(
+def open_transactions(
     connections: Connections, items: Collection[TopicPartition]
 ) -> dict[int, dict[TopicPartition, TargetOffset]]:
-    """Where producers have transactions open, by their ids."""
+    """Where producers have transactions open, by their ids.
+
+    Raises:
+        ClusterUnavailableError: a leader did not answer in time, or a partition has none.
+    """
     missing = connections.learn_leaders(items, timeout_ms=_TIMEOUT_MS)
     if missing:
         raise ClusterUnavailableError(

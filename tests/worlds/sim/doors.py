@@ -36,7 +36,7 @@ from replicator.lease import Lease, shard_of, transactional_id
 from tests.worlds.sim.kafka import ABORTED, COMMITTED, OPEN, Cluster, Log, Transaction
 from tests.worlds.sim.run_logs import SimRunLog, run_log_of
 from tests.worlds.sim.schedule import Schedule
-from tests.worlds.sim.settling import infos_of, settle, unexplained
+from tests.worlds.sim.settling import infos_of, settle, settle_changes, unexplained
 
 
 class Faults:
@@ -371,6 +371,7 @@ class SimConnector:
 
     def settle(self, lease: Lease) -> None:
         self._schedule.step()
+        settle_changes(self._schedule, self._target)
         settle(self._schedule, self._target, self._config, lease)
 
     def target(self, lease: Lease) -> SimTarget:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from parallax.errors import FencedError
@@ -210,8 +210,10 @@ class Cluster:
         self.topics: dict[str, Topic] = {}
         self.reachable = True
         self.dies_in: int | None = None
-        """After so many decisions of copiers' transactions the cluster dies upon one, and comes back without some of its markers
+        """After so many decisions of transactions the cluster dies upon one, and comes back without some of its markers
         (docs/decisions/0008)."""
+        self.dies_upon: Collection[str] = (COMMITTED, ABORTED)
+        """Other decisions do not count."""
         self.leaves_out: Callable[[], bool] = lambda: True
         """Says of each marker whether it is one of them."""
         self.deaths = 0
@@ -224,6 +226,13 @@ class Cluster:
         self.topics[name] = Topic(f"{self.name}{self._created}", [Log() for _ in range(partitions)])
         return self.topics[name]
 
+    def open_transactions(self) -> list[Transaction]:
+        """Those that the coordinator knows."""
+        known = (transaction for _, transaction in self._producers.values())
+        return [
+            transaction for transaction in known if transaction is not None and transaction.outcome == OPEN
+        ]
+
     def initialise(self, transactional_id: str) -> int:
         epoch, transaction = self._producers.get(transactional_id, (-1, None))
         if transaction is not None and transaction.outcome == OPEN:
@@ -232,9 +241,10 @@ class Cluster:
         return epoch + 1
 
     def decide(self, transaction: Transaction, outcome: str) -> None:
-        """End a copier's transaction."""
-        if self.dies_in != 0:
-            self.dies_in = None if self.dies_in is None else self.dies_in - 1
+        """End the transaction of a copier, or of a change of a layout."""
+        if self.dies_in is None or outcome not in self.dies_upon or self.dies_in > 0:
+            if self.dies_in is not None and outcome in self.dies_upon:
+                self.dies_in -= 1
             transaction.decide(outcome)
             return
         self.dies_in = None

@@ -33,7 +33,7 @@ from replicator.lease import Lease
 from tests.worlds.sim.kafka import ABORTED, COMMITTED, OPEN, Cluster, Log, Transaction
 from tests.worlds.sim.run_logs import SimRunLog, Written
 from tests.worlds.sim.schedule import Actor, Schedule
-from tests.worlds.sim.settling import settle, unexplained
+from tests.worlds.sim.settling import settle, settle_changes, unexplained
 
 _UNDECIDED_MS = 500
 """So long a reader waits for a transaction's end, and a coordinator until it aborts one whose producer is gone."""
@@ -87,6 +87,7 @@ def layouts_in(schedule: Schedule, places: Places) -> Iterator[None]:
         found = places[config.cluster(aggregate(lease.route.target)).bootstrap_servers]
         settle(schedule, found, config, lease)
 
+    end_hanging_changes = _end_hanging_changes(schedule, places)
     with ExitStack() as patches:
         for module, name, door in (
             (layout_module, "TopicAdmin", Admin),
@@ -94,9 +95,11 @@ def layouts_in(schedule: Schedule, places: Places) -> Iterator[None]:
             (layout_module, "KafkaRunLog", run_log),
             (layout_module, "read_partition", read_partition),
             (layout_module, "settle", end_hanging),
+            (layout_module, "settle_changes", end_hanging_changes),
             (layout_module, "unexplained_records", _unexplained(schedule, places)),
             (rebuild_module, "KafkaRunLog", run_log),
             (rebuild_module, "settle", end_hanging),
+            (rebuild_module, "settle_changes", end_hanging_changes),
         ):
             patches.enter_context(mock.patch.object(module, name, door))
         yield
@@ -137,6 +140,15 @@ def _record_offsets(schedule: Schedule, cluster: Cluster) -> RecordOffsets:
         return [slot.offset for slot in found if not isinstance(slot.value, tuple)]
 
     return offsets
+
+
+def _end_hanging_changes(schedule: Schedule, places: Places) -> Callable[[Config, ClusterName], None]:
+    def end(
+        config: Config, cluster: ClusterName
+    ) -> None:  # no step: whoever calls it reads that topic right afterwards
+        settle_changes(schedule, places[config.cluster(cluster).bootstrap_servers])
+
+    return end
 
 
 def _unexplained(schedule: Schedule, places: Places) -> Callable[..., Mapping[TopicPartition, int]]:
@@ -239,11 +251,11 @@ class _Producer:
     def commit_transaction(self, timeout: float | None = None) -> None:
         del timeout
         self._schedule.step()
-        self._mine().decide(COMMITTED)
+        self._cluster.decide(self._mine(), COMMITTED)
 
     def abort_transaction(self, timeout: float | None = None) -> None:
         del timeout
-        self._mine().decide(ABORTED)
+        self._cluster.decide(self._mine(), ABORTED)
 
     def _mine(self) -> Any:
         try:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from parallax.config.config import Config
-from parallax.domain.ids import TargetOffset, TopicId, TopicName, TopicPartition, aggregate_cluster
+from parallax.domain.ids import Route, TargetOffset, TopicId, TopicName, TopicPartition, aggregate_cluster
 from parallax.errors import ClusterUnavailableError
 from parallax.ports.clusters import TopicInfo
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.recovery import Shard, States
+from replicator.kafka.layout_record import LAYOUTS_TOPIC, LayoutRecord
 from replicator.kafka.run_log import own_entries, run_log_topic
 from replicator.kafka.spans import spans_of
 from replicator.kafka.survey import partitions_of_shard
@@ -17,10 +18,11 @@ from replicator.kafka.transactions import fates as fates_module
 from replicator.kafka.transactions import hanging as hanging_module
 from replicator.kafka.transactions.endings import TransactionEnd
 from replicator.kafka.transactions.fates import Fates, fates_by_entries, fates_of
+from replicator.kafka.transactions.hanging_changes import was_settled
 from replicator.kafka.unexplained import counted, floor_of, without_rows
 from replicator.lease import Lease, change_id, transactional_id
-from tests.worlds.sim.kafka import ABORTED, COMMITTED, Cluster, Log
-from tests.worlds.sim.run_logs import SimRunLog, entry_of, run_log_of
+from tests.worlds.sim.kafka import ABORTED, COMMITTED, Cluster, Log, Slot
+from tests.worlds.sim.run_logs import SimRunLog, Written, entry_of, run_log_of
 from tests.worlds.sim.schedule import Schedule
 
 
@@ -64,6 +66,39 @@ def unexplained(
     return counted(without_rows(records, entries, topic_ids, epoch_end))
 
 
+def settle_changes(schedule: Schedule, cluster: Cluster) -> None:
+    """What `replicator.kafka.transactions.hanging_changes.settle_changes` does, on logs in memory."""
+    topic = cluster.topics.get(LAYOUTS_TOPIC)
+    if topic is None:
+        return
+    (log,) = topic.logs
+    going_on = {transaction.owner for transaction in cluster.open_transactions()}
+    for owner, start in log.open_transactions().items():
+        if owner not in going_on:
+            _settle_change(schedule, cluster, owner, log.slots[start - log.start :])
+
+
+def _settle_change(schedule: Schedule, cluster: Cluster, owner: str, slots: Sequence[Slot]) -> None:
+    written = [slot.value for slot in slots if isinstance(slot.value, Written)]
+    key = written[0].key or b""
+    assert owner == change_id(Route.parse(key.decode()))
+    record = LayoutRecord.decoded([item.value for item in written if item.key == key][-1] or b"")
+    name, runs = TopicName(record.run_log), cluster.topics.get(record.run_log)
+    is_gone = runs is None or runs.topic_id != record.run_log_id
+    shards = [TopicPartition(name, shard) for shard in range(0 if is_gone else record.shards)]
+    cluster.initialise(owner)
+    hanging = _hanging_on(cluster, owner, {LAYOUTS_TOPIC, name})
+
+    def layouts_of(item: TopicPartition) -> list[int]:
+        reader = SimRunLog(schedule, cluster, item.topic, item.partition)
+        read = reader.read(reader.start(), reader.stable_end())
+        return [entry.layout for _, entry in read if entry is not None]
+
+    committed = was_settled(record, shards, dict.fromkeys(hanging, TargetOffset(0)), layouts_of)
+    for found in hanging.values():
+        found.take_marker(owner, COMMITTED if committed else ABORTED)
+
+
 def settle(schedule: Schedule, cluster: Cluster, config: Config, lease: Lease) -> None:
     """What `replicator.kafka.transactions.hanging.settle` does, on logs in memory."""
     _settle(schedule, cluster, config, lease)
@@ -77,7 +112,7 @@ def settle(schedule: Schedule, cluster: Cluster, config: Config, lease: Lease) -
             and fates_module.is_settled_change(entry, lease)
         ):
             cluster.initialise(owner)
-            for hanging in _hanging_on(cluster, owner).values():
+            for hanging in _hanging_on(cluster, owner, {name}).values():
                 hanging.take_marker(owner, COMMITTED)
     for older in hanging_module.earlier_shards(lease, len(cluster.topics[name].logs)):
         _settle(schedule, cluster, config, older)
@@ -90,7 +125,7 @@ def _settle(schedule: Schedule, cluster: Cluster, config: Config, lease: Lease) 
         TopicName(run_log_topic(config, lease.route.source)),
     )
     cluster.initialise(own_id)
-    hanging = _hanging_on(cluster, own_id)
+    hanging = _hanging_on(cluster, own_id, cluster.topics.keys() - {LAYOUTS_TOPIC})
     starts = {item: TargetOffset(log.open_transactions()[own_id]) for item, log in hanging.items()}
     if not hanging:
         return
@@ -134,11 +169,12 @@ def _settle(schedule: Schedule, cluster: Cluster, config: Config, lease: Lease) 
             hanging[item].take_marker(own_id, outcome)
 
 
-def _hanging_on(cluster: Cluster, owner: str) -> dict[TopicPartition, Log]:
-    """The logs that a producer has something open on, by partition."""
+def _hanging_on(cluster: Cluster, owner: str, topics: Collection[str]) -> dict[TopicPartition, Log]:
+    """The logs of some topics that a producer has something open on, by partition."""
     return {
         TopicPartition(TopicName(topic), number): log
         for topic, found in cluster.topics.items()
+        if topic in topics
         for number, log in enumerate(found.logs)
         if owner in log.open_transactions()
     }

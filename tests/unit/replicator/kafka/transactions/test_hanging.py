@@ -67,7 +67,7 @@ def test_what_hangs_of_a_topic_without_a_right_holds_up_the_lease_by_name(
 
     monkeypatch.setattr(hanging, "Coordinator", Refused)
     monkeypatch.setattr(hanging, "LeaderEpochs", Refused)
-    monkeypatch.setattr(hanging, "_open_transactions", lambda *_: {7: {ITEM: TargetOffset(3)}})
+    monkeypatch.setattr(hanging, "open_transactions", lambda *_: {7: {ITEM: TargetOffset(3)}})
     monkeypatch.setattr(hanging, "_fates", lambda *_: Fates(commit=(ITEM,)))
     config = Config.model_validate({"regions": {}, "cassandra": {"contact_points": ["127.0.0.1:1"]}})
     nothing: Any = None
