@@ -196,10 +196,11 @@ def test_the_next_session_ends_it_as_it_must_and_copies_each_record_once(
     )
 
 
+@pytest.mark.parametrize("gone", [0, 1], ids=["where-it-has-its-marker", "where-it-hangs"])
 def test_what_retention_has_taken_of_a_transaction_holds_up_no_session(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, *, gone: int
 ) -> None:
-    """The partition that has its marker tells nothing any more; the other one is committed with the entry."""
+    """The partition that has its marker tells nothing any more, or the other one hangs from below its beginning on."""
     harness.create(PARTITIONS)
     first, second = everything("a"), everything("b")
     for number in range(PARTITIONS):
@@ -209,12 +210,45 @@ def test_what_retention_has_taken_of_a_transaction_holds_up_no_session(
         owner = harness.own(harness.config(commit_min_interval_ms=300, commit_max_interval_ms=600))
         poll_until(lambda: loss.done, 30, "a transaction that hangs")
         owner.finish()
-    (taken,) = harness.target_admin.delete_records([KafkaPartition(harness.topic, 0, -1)]).values()
-    assert taken.result(timeout=30).low_watermark > len(first[0])
+    (taken,) = harness.target_admin.delete_records([KafkaPartition(harness.topic, gone, -1)]).values()
+    assert taken.result(timeout=30).low_watermark >= len(first[gone])
     for number in range(PARTITIONS):
         harness.produce(second[number], number)
     harness.copy_now()
-    assert harness.copied() == {0: second[0], 1: first[1] + second[1]}
+    expected = {number: first[number] + second[number] for number in first}
+    expected[gone] = second[gone]
+    assert harness.copied() == expected
+    assert stable_ends(harness, IsolationLevel.READ_COMMITTED) == stable_ends(
+        harness, IsolationLevel.READ_UNCOMMITTED
+    )
+
+
+def test_an_entry_that_retention_has_taken_from_the_run_log_hides_not_what_is_wrong_with_that(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It hung for as long as nothing was copied; what has no entry is nobody's any more."""
+    harness.create(PARTITIONS)
+    for number, values in everything("a").items():
+        harness.produce(values, number)
+    with monkeypatch.context() as patched:
+        loss = Loss(patched, harness, [], committed=True)
+        owner = harness.own(harness.config(commit_min_interval_ms=300, commit_max_interval_ms=600))
+        poll_until(lambda: loss.done, 30, "a transaction that hangs")
+        owner.finish()
+    run_log = run_log_topic(harness.config(), harness.route.source)
+    (taken,) = harness.target_admin.delete_records([KafkaPartition(run_log, 0, -1)]).values()
+    taken.result(timeout=30)
+    owner = harness.own()
+    poll_until(
+        lambda: bool(owner.progress) and owner.progress[-1].waiting_for.startswith("RUN_LOG_HEADLESS: "),
+        30,
+        "the refusal",
+    )
+    owner.finish()
+    assert stable_ends(harness, IsolationLevel.READ_COMMITTED) == stable_ends(
+        harness, IsolationLevel.READ_UNCOMMITTED
+    )
+    assert harness.copied() == {}
 
 
 @pytest.mark.parametrize("settled", [False, True], ids=["announced", "settled"])

@@ -24,7 +24,7 @@ from parallax.domain.ids import (
 )
 from parallax.domain.index_rows import LineageRecord, RowBatch
 from parallax.domain.runs import Run
-from parallax.errors import RefusedError
+from parallax.errors import FencedError, RefusedError
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying import rebuild as rules
 from replicator.copying.rebuild import GoingOn
@@ -452,7 +452,7 @@ def test_each_kind_of_loss_is_mended(bench: Bench, kind: str) -> None:
     ).problems
 
 
-@pytest.mark.parametrize("run_log", ["truncated", "gone"])
+@pytest.mark.parametrize("run_log", ["truncated", "truncated with the marker of its layout", "gone"])
 def test_a_transaction_that_hangs_where_its_entry_is_lost_is_copied_again(bench: Bench, run_log: str) -> None:
     """One unclean election takes the end of the run log, and markers from the target: what the entry told is indexed."""
     bench.end_owners()
@@ -465,10 +465,39 @@ def test_a_transaction_that_hangs_where_its_entry_is_lost_is_copied_again(bench:
         bench.lose()
     else:
         entries = bench.target.topics[bench.life.run_log].logs[0]
-        entries.elect_unclean(entries.start + 2)
+        entries.elect_unclean(entries.start + (2 if run_log == "truncated" else 1))
+    if run_log.endswith("layout"):
+        with pytest.raises(
+            FencedError
+        ):  # it ends the change that hangs under that one's id, which is its own
+            bench.execute()
     done = bench.execute()
     bench.go_on()
     assert not any(log.open_transactions() for log in logs)
+    assert not bench.lost()
+    assert bench.twice() == done.twice == 0
+
+
+def test_an_entry_that_hangs_and_that_retention_has_taken_hides_not_what_is_wrong(bench: Bench) -> None:
+    """It hung for as long as nothing was copied; what has no entry is nobody's any more."""
+    bench.end_owners()
+    log = bench.target.topics[bench.life.run_log].logs[0]
+    log.elect_unclean(log.end - 1)
+    assert log.open_transactions()
+    bench.life.run_log_harmed = True
+    log.retain_from(log.end)
+    layout = bench.life.layout()
+    assert layout is not None
+    problems: list[str] = []
+    bench.world.report = lambda progress: problems.append(progress.waiting_for)
+    bench.life.own_all(layout)
+    bench.world.schedule.run(lambda: bench.life.refused, at_most_steps=30_000)
+    assert problems[-1].startswith("RUN_LOG_HEADLESS: ")
+    assert not log.open_transactions()
+    bench.end_owners()
+    bench.produce()
+    done = bench.execute()
+    bench.go_on()
     assert not bench.lost()
     assert bench.twice() == done.twice == 0
 

@@ -56,6 +56,7 @@ def fates_of(
     hanging: Mapping[TopicPartition, TargetOffset],
     run_log: TopicPartition,
     *,
+    kept_from: int,
     entry_at: Callable[[int], Entry | None],
     by_entries: Callable[[Mapping[TopicPartition, TargetOffset]], Fates],
     endings_of: Endings,
@@ -65,6 +66,7 @@ def fates_of(
     Args:
         hanging: where the open transaction begins, by partition.
         run_log: the shard's partition of the run log.
+        kept_from: where that begins; retention has taken what lies below.
         entry_at: as in `entry_in_doubt`.
         by_entries: decides about partitions other than the run log by what is committed there (`fates_by_entries`).
         endings_of: as in `fates_with_entry`.
@@ -72,10 +74,10 @@ def fates_of(
     start = hanging.get(run_log)
     if start is None:
         return by_entries(hanging)
-    entry = entry_in_doubt(entry_at, start)
+    entry = entry_in_doubt(entry_at, start) if start >= kept_from else None
     if entry is not None:
         return fates_with_entry(hanging, run_log, entry, endings_of)
-    # Nobody can have committed it. What hangs elsewhere may be of an earlier one, of which a committed entry tells.
+    # Nobody can have committed it, or nobody can tell any more. What hangs elsewhere may be of an earlier one, of which a committed entry tells.
     others = {item: start for item, start in hanging.items() if item != run_log}
     fates = by_entries(others) if others else Fates()
     return Fates(fates.commit, tuple(sorted((*fates.abort, run_log))))

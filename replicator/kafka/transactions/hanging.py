@@ -255,6 +255,8 @@ def _is_settled_change(config: Config, lease: Lease, starts: Mapping[TopicPartit
     start = starts.get(run_log)
     if start is None:
         return False
+    if start < KafkaRunLog(config, lease.route, lease.shard).start():
+        return True  # no change goes on for as long as retention keeps entries
     settings, span = (
         client_settings(config.cluster(cluster), client_id="parallax-settle"),
         (int(start), int(start) + 1),
@@ -312,12 +314,19 @@ def _fates(
     def by_entries(starts: Mapping[TopicPartition, TargetOffset]) -> Fates:
         # Whether this is the run log that the layout knows is seen before anything is copied: another holds no snapshot.
         shard = Shard(cluster, run_log, reader.topic_id() or TopicId(""), lease.layout)
-        return fates_by_entries(
-            starts, ids, own_entries(reader, shard, end=hanging.get(run_log)), ends_of, found.continued
-        )
+        # Nothing of the shard's own that is decided lies above, and a change of the layout that hangs there is ended afterwards.
+        entries = own_entries(reader, shard, end=reader.stable_end())
+        return fates_by_entries(starts, ids, entries, ends_of, found.continued)
 
     reader = KafkaRunLog(config, lease.route, lease.shard)
-    return fates_of(hanging, run_log, entry_at=entry_at, by_entries=by_entries, endings_of=found.endings)
+    return fates_of(
+        hanging,
+        run_log,
+        kept_from=reader.start() if run_log in hanging else 0,
+        entry_at=entry_at,
+        by_entries=by_entries,
+        endings_of=found.endings,
+    )
 
 
 class _Producer:

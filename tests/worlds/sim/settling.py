@@ -105,17 +105,19 @@ def settle(schedule: Schedule, cluster: Cluster, config: Config, lease: Lease) -
     name = run_log_topic(config, lease.route.source)
     log = cluster.topics[name].logs[lease.shard]
     for owner, start in log.open_transactions().items():
-        entry = entry_of(log.slot(start).value)
-        if (
-            owner == change_id(lease.route)
-            and entry is not None
-            and fates_module.is_settled_change(entry, lease)
-        ):
+        if owner == change_id(lease.route) and _is_settled_change(log, start, lease):
             cluster.initialise(owner)
             for hanging in _hanging_on(cluster, owner, {name}).values():
                 hanging.take_marker(owner, COMMITTED)
     for older in hanging_module.earlier_shards(lease, len(cluster.topics[name].logs)):
         _settle(schedule, cluster, config, older)
+
+
+def _is_settled_change(log: Log, start: int, lease: Lease) -> bool:
+    if start < log.start:
+        return True
+    entry = entry_of(log.slot(start).value)
+    return entry is not None and fates_module.is_settled_change(entry, lease)
 
 
 def _settle(schedule: Schedule, cluster: Cluster, config: Config, lease: Lease) -> None:
@@ -139,7 +141,7 @@ def _settle(schedule: Schedule, cluster: Cluster, config: Config, lease: Lease) 
         return fates_by_entries(
             of,
             {TopicName(name): TopicId(topic.topic_id) for name, topic in cluster.topics.items()},
-            own_entries(reader, shard, end=starts.get(run_log)),
+            own_entries(reader, shard, end=reader.stable_end()),
             lambda epochs: {
                 item: TargetOffset(cluster.topics[item.topic].logs[item.partition].end_of_epoch(epoch))
                 for item, epoch in epochs.items()
@@ -163,7 +165,14 @@ def _settle(schedule: Schedule, cluster: Cluster, config: Config, lease: Lease) 
             if not log.is_joined(records[item])
         }
 
-    fates = fates_of(starts, run_log, entry_at=entry_at, by_entries=by_entries, endings_of=endings_of)
+    fates = fates_of(
+        starts,
+        run_log,
+        kept_from=run_log_of(cluster, name, lease.shard).start,
+        entry_at=entry_at,
+        by_entries=by_entries,
+        endings_of=endings_of,
+    )
     for items, outcome in ((fates.commit, COMMITTED), (fates.abort, ABORTED)):
         for item in items:
             hanging[item].take_marker(own_id, outcome)

@@ -208,6 +208,7 @@ def test_an_opening_that_hangs_does_not_void_what_was_committed_before_it() -> N
         return fates_of(
             {places[name]: TargetOffset(start) for name, start in starts.items()},
             RUN_LOG,
+            kept_from=7,
             entry_at=lambda offset: OPENING if offset == 7 else None,
             by_entries=by_entries,
             endings_of=lambda _records: pytest.fail("no entry is in doubt"),
@@ -218,6 +219,23 @@ def test_an_opening_that_hangs_does_not_void_what_was_committed_before_it() -> N
     assert fates(item=12, run_log=7) == Fates(abort=(RUN_LOG, ITEM))
     assert fates(run_log=7) == Fates(abort=(RUN_LOG,))
     assert fates(item=9) == Fates(commit=(ITEM,))
+
+
+def test_an_entry_that_retention_has_taken_is_nobodys_any_more() -> None:
+    """What else hangs is decided by the entries that are left."""
+
+    def fates(item: int) -> Fates:
+        return fates_of(
+            {ITEM: TargetOffset(item), RUN_LOG: TargetOffset(6)},
+            RUN_LOG,
+            kept_from=7,
+            entry_at=lambda _offset: pytest.fail("it can't be read"),
+            by_entries=lambda starts: fates_by_entries(starts, IDS, OLD, lambda _epochs: {}, alone),
+            endings_of=lambda _records: pytest.fail("no entry is in doubt"),
+        )
+
+    assert fates(9) == Fates(commit=(ITEM,), abort=(RUN_LOG,))
+    assert fates(12) == Fates(abort=(RUN_LOG, ITEM))
 
 
 LEASE = Lease(Route.parse("a->b"), 1, 2, 5, 0, 0)
