@@ -14,6 +14,8 @@ from replicator.lease import Lease
 
 Endings = Callable[[Mapping[TopicPartition, TargetOffset]], Mapping[TopicPartition, TransactionEnd]]
 """Asks how the producer's transactions with the records at some offsets ended, by partition."""
+Continued = Callable[[Mapping[TopicPartition, TargetOffset]], Collection[TopicPartition]]
+"""Asks in which of some partitions that hang the producer has records from an offset on, or has had some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ def fates_of(
     entry_at: Callable[[int], Entry | None],
     by_entries: Callable[[Mapping[TopicPartition, TargetOffset]], Fates],
     endings_of: Endings,
+    continued: Continued,
 ) -> Fates:
     """The fates of all that hangs.
 
@@ -70,13 +73,14 @@ def fates_of(
         entry_at: as in `entry_in_doubt`.
         by_entries: decides about partitions other than the run log by what is committed there (`fates_by_entries`).
         endings_of: as in `fates_with_entry`.
+        continued: as there.
     """
     start = hanging.get(run_log)
     if start is None:
         return by_entries(hanging)
     entry = entry_in_doubt(entry_at, start) if start >= kept_from else None
     if entry is not None:
-        return fates_with_entry(hanging, run_log, entry, endings_of)
+        return fates_with_entry(hanging, run_log, entry, endings_of, continued)
     # Nobody can have committed it, or nobody can tell any more. What hangs elsewhere may be of an earlier one, of which a committed entry tells.
     others = {item: start for item, start in hanging.items() if item != run_log}
     fates = by_entries(others) if others else Fates()
@@ -88,18 +92,20 @@ def fates_with_entry(
     run_log: TopicPartition,
     entry: Entry,
     endings_of: Endings,
+    continued: Continued,
 ) -> Fates:
     """The fates where the run log hangs too: its entry is in doubt.
 
     Where a partition has what retention has left of the transaction, its marker there decides. If none has, nobody can have acted
-    on it, or nobody can tell any more. A partition that was left open from an earlier transaction on can't be committed, whatever that
-    one was: what of it was told to be committed is missed when the target is looked at, and copied again.
+    on it, or nobody can tell any more. A partition that was left open from an earlier transaction on, or that the next one has joined,
+    can't be committed, whatever those were: what of it was told to be committed is missed when the target is looked at, and copied again.
 
     Args:
         hanging: where the open transaction begins, by partition; the run log among them.
         run_log: the shard's partition of the run log.
         entry: what lies there where the transaction begins.
         endings_of: asks how the producer's transactions with the records at some offsets ended, by partition.
+        continued: asks in which partitions the producer has written more, from the end of the entry's records on.
     """
     records = records_of(entry)
     endings = {
@@ -107,7 +113,10 @@ def fates_with_entry(
     }
     if TransactionEnd.ABORTED in endings and TransactionEnd.COMMITTED not in endings:
         return Fates(abort=tuple(sorted(hanging)))
-    whole = {run_log, *(item for item, (first, _) in records.items() if hanging.get(item) == first)}
+    ends = {
+        item: TargetOffset(last + 1) for item, (first, last) in records.items() if hanging.get(item) == first
+    }
+    whole = {run_log, *ends} - set(continued(ends) if ends else ())
     return Fates(commit=tuple(sorted(whole)), abort=tuple(sorted(hanging.keys() - whole)))
 
 
@@ -116,7 +125,7 @@ def fates_by_entries(
     topic_ids: Mapping[TopicName, TopicId],
     entries: Iterable[Entry],
     ends_of: Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, TargetOffset]],
-    continued: Callable[[Mapping[TopicPartition, TargetOffset]], Collection[TopicPartition]],
+    continued: Continued,
 ) -> Fates:
     """The fates where the run log does not hang: what its entries tell of was committed, anything else was not.
 

@@ -326,6 +326,7 @@ def _fates(
         entry_at=entry_at,
         by_entries=by_entries,
         endings_of=found.endings,
+        continued=found.continued,
     )
 
 

@@ -133,6 +133,9 @@ def _settle(schedule: Schedule, cluster: Cluster, config: Config, lease: Lease) 
         return
     run_log = TopicPartition(name, lease.shard)
 
+    def continued(ends: Mapping[TopicPartition, TargetOffset]) -> list[TopicPartition]:
+        return [item for item, end in ends.items() if hanging[item].goes_on(own_id, end)]
+
     def by_entries(of: Mapping[TopicPartition, TargetOffset]) -> Fates:
         reader = SimRunLog(schedule, cluster, name, lease.shard)
         shard = Shard(
@@ -146,7 +149,7 @@ def _settle(schedule: Schedule, cluster: Cluster, config: Config, lease: Lease) 
                 item: TargetOffset(cluster.topics[item.topic].logs[item.partition].end_of_epoch(epoch))
                 for item, epoch in epochs.items()
             },
-            lambda ends: [item for item, end in ends.items() if hanging[item].goes_on(own_id, end)],
+            continued,
         )
 
     def entry_at(offset: int) -> Entry | None:
@@ -172,6 +175,7 @@ def _settle(schedule: Schedule, cluster: Cluster, config: Config, lease: Lease) 
         entry_at=entry_at,
         by_entries=by_entries,
         endings_of=endings_of,
+        continued=continued,
     )
     for items, outcome in ((fates.commit, COMMITTED), (fates.abort, ABORTED)):
         for item in items:

@@ -128,26 +128,27 @@ P0, P1, P2 = (TopicPartition(TopicName("trips"), number) for number in range(3))
 
 
 @pytest.mark.parametrize(
-    ("hanging_on", "endings", "committed"),
+    ("hanging_on", "endings", "joined", "committed"),
     [
-        ({P0: 0, P1: 4, P2: 7}, {}, {P0, P1, P2}),
-        ({P1: 4, P2: 7}, {P0: TransactionEnd.COMMITTED}, {P1, P2}),
-        ({P1: 4, P2: 7}, {P0: TransactionEnd.ABORTED}, None),
-        (
-            {P1: 4, P2: 7},
-            {P0: TransactionEnd.GONE},
-            {P1, P2},
-        ),  # what has its marker there is not to be seen any more
-        ({P2: 7}, {P0: TransactionEnd.GONE, P1: TransactionEnd.ABORTED}, None),
-        ({P2: 7}, {P0: TransactionEnd.GONE, P1: TransactionEnd.COMMITTED}, {P2}),
-        ({P1: 4, P2: 7}, {}, {P1, P2}),  # P0's topic is gone
-        ({P1: 4, P2: 6}, {P0: TransactionEnd.COMMITTED}, {P1}),  # P2 holds the one before as well
-        ({P1: 4, TopicPartition(TopicName("other"), 0): 3}, {P0: TransactionEnd.COMMITTED}, {P1}),
+        ({P0: 0, P1: 4, P2: 7}, {}, (), {P0, P1, P2}),
+        ({P1: 4, P2: 7}, {P0: TransactionEnd.COMMITTED}, (), {P1, P2}),
+        ({P1: 4, P2: 7}, {P0: TransactionEnd.ABORTED}, (), None),
+        # What has its marker there is not to be seen any more.
+        ({P1: 4, P2: 7}, {P0: TransactionEnd.GONE}, (), {P1, P2}),
+        ({P2: 7}, {P0: TransactionEnd.GONE, P1: TransactionEnd.ABORTED}, (), None),
+        ({P2: 7}, {P0: TransactionEnd.GONE, P1: TransactionEnd.COMMITTED}, (), {P2}),
+        ({P1: 4, P2: 7}, {}, (), {P1, P2}),  # P0's topic is gone, or the next one has joined it there
+        ({P1: 4, P2: 6}, {P0: TransactionEnd.COMMITTED}, (), {P1}),  # P2 holds the one before as well
+        ({P1: 4, TopicPartition(TopicName("other"), 0): 3}, {P0: TransactionEnd.COMMITTED}, (), {P1}),
+        # P1 holds the next one as well, which nobody has told of.
+        ({P1: 4, P2: 7}, {P0: TransactionEnd.COMMITTED}, (P1,), {P2}),
+        ({P1: 4}, {P0: TransactionEnd.COMMITTED}, (P1,), set()),
     ],
 )
 def test_where_the_run_log_hangs_too_what_is_left_of_the_transaction_decides(
     hanging_on: dict[TopicPartition, int],
     endings: dict[TopicPartition, TransactionEnd],
+    joined: Collection[TopicPartition],
     committed: set[TopicPartition] | None,
 ) -> None:
     whole = Entry()
@@ -164,8 +165,13 @@ def test_where_the_run_log_hangs_too_what_is_left_of_the_transaction_decides(
         asked.update(records)
         return endings
 
+    def continued(ends: Mapping[TopicPartition, TargetOffset]) -> Collection[TopicPartition]:
+        starts = {P0: 0, P1: 4, P2: 7}
+        assert ends == {item: start + 4 for item, start in starts.items() if hanging_on.get(item) == start}
+        return joined
+
     expected = set() if committed is None else {RUN_LOG, *committed}
-    found = fates_with_entry(hanging_at, RUN_LOG, whole, endings_of)
+    found = fates_with_entry(hanging_at, RUN_LOG, whole, endings_of, continued)
     assert (set(found.commit), set(found.abort)) == (expected, hanging_at.keys() - expected)
     assert asked == {item: start + 3 for item, start in ((P0, 0), (P1, 4), (P2, 7)) if item not in hanging_on}
 
@@ -212,6 +218,7 @@ def test_an_opening_that_hangs_does_not_void_what_was_committed_before_it() -> N
             entry_at=lambda offset: OPENING if offset == 7 else None,
             by_entries=by_entries,
             endings_of=lambda _records: pytest.fail("no entry is in doubt"),
+            continued=alone,
         )
 
     assert fates(item=9, run_log=7) == Fates(commit=(ITEM,), abort=(RUN_LOG,))
@@ -232,6 +239,7 @@ def test_an_entry_that_retention_has_taken_is_nobodys_any_more() -> None:
             entry_at=lambda _offset: pytest.fail("it can't be read"),
             by_entries=lambda starts: fates_by_entries(starts, IDS, OLD, lambda _epochs: {}, alone),
             endings_of=lambda _records: pytest.fail("no entry is in doubt"),
+            continued=alone,
         )
 
     assert fates(9) == Fates(commit=(ITEM,), abort=(RUN_LOG,))
