@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from tests.worlds.sim import doors
 from tests.worlds.sim.doors import Faults
 from tests.worlds.sim.kafka import COMMITTED, Stretch, Transaction
 from tests.worlds.sim.route import RouteLife
-from tests.worlds.sim.run import play, world_of
+from tests.worlds.sim.run import play, problem_of, world_of
 from tests.worlds.sim.sides import TOPIC, SourceRecord
 from tests.worlds.sim.world import World
 
@@ -64,6 +65,31 @@ def test_rights_that_come_and_go_on_both_sides_lose_and_repeat_nothing(
     faults = Faults(fail=0.01)
     faults.forbid = 0.05
     assert first_red_seed(faults, range(100)) is None
+
+
+def test_a_target_that_stands_still_amid_commits_loses_and_repeats_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Some are answered late, and some only when another owner has taken over."""
+    commit, held = doors.SimTarget.commit, set[str]()
+
+    def watched(target: doors.SimTarget, *arguments: Any) -> Sequence[int]:
+        began_ms, became = target._schedule.now_ms, "fenced"
+        try:
+            offsets = commit(target, *arguments)
+            became = "answered"
+        finally:
+            frozen_until_ms = target._cluster.frozen_until_ms
+            assert became == "fenced" or frozen_until_ms <= target._schedule.now_ms, (
+                "nothing is answered until then"
+            )
+            held.update([became] if began_ms < frozen_until_ms else [])
+        return offsets
+
+    monkeypatch.setattr(doors.SimTarget, "commit", watched)
+    worlds = (World(seed, Faults(0.0), only=("target_frozen",)) for seed in range(60))
+    assert [problem for world in worlds if (problem := problem_of(world))] == []
+    assert held == {"answered", "fenced"}
 
 
 def test_a_partition_that_the_target_refused_is_tried_again_by_the_same_holder(

@@ -15,7 +15,7 @@ Mutant = Callable[[pytest.MonkeyPatch], None]
 DIED_AT = {
     "a_reset_undone_by_the_cluster_that_was_left": 13,
     "ambiguous_commit_believed": 2991,
-    "another_run_log_accepted": 113,
+    "another_run_log_accepted": 84,
     "changes_of_the_layout_committed": 1489,
     "changes_of_the_layout_left_hanging": 26,
     "changes_of_the_layout_taken_back": 26,

@@ -45,9 +45,12 @@ NOT_WITH_GROUPS = frozenset(
 """Actions for which the group would have to behave as a consumer whose log changes under it."""
 
 
-def chosen_actions(random: Random, only: Sequence[str] | None, *, with_group: bool) -> list[Action]:
-    """Those that take part in a world; ``only`` names the rare ones among them."""
+def chosen_actions(
+    random: Random, apart: Random, only: Sequence[str] | None, *, with_group: bool
+) -> list[Action]:
+    """Those that take part in a world; ``only`` names the rare ones among them. Whether newer ones do is drawn apart."""
     found = [action for action in ONLY_BY_NAME if only is not None and action.name in only]
+    found += [item for item in APART if (apart.random() < 0.5 if only is None else item.name in only)]
     for action in (*ACTIONS, *(GROUP_ACTIONS if with_group else ())):
         drawn = random.random() < 0.5
         if with_group and action.name in NOT_WITH_GROUPS:
@@ -194,6 +197,13 @@ def _elect_target_unclean(world: World) -> str:
     return world.random.choice(world.aggregates).elect_unclean()
 
 
+def _freeze_target(world: World) -> str:
+    """Mostly for less than clients wait: what was under way is done, and answered late."""
+    aggregate, for_ms = world.random.choice(world.aggregates), world.random.choice((500, 5_000))
+    aggregate.cluster.frozen_until_ms = world.schedule.now_ms + for_ms
+    return f"{aggregate.region} for {for_ms} ms"
+
+
 def _leave_markers_out(world: World) -> str:
     """Sooner or later; once in the life of a cluster, for two that hang of one producer can't be told apart."""
     aggregate = world.random.choice(world.aggregates)
@@ -207,6 +217,9 @@ def _leave_markers_out(world: World) -> str:
 
 ONLY_BY_NAME = (Action("markers_left_out", 8, _leave_markers_out),)
 """Takes part in worlds that name it: others go on as they were when it was added."""
+
+APART = (Action("target_frozen", 1, _freeze_target),)
+"""Take part in half of the worlds as other rare ones do; those without them go on as they were when these were added."""
 
 ACTIONS = (
     Action("produce", 40, lambda world: world.random.choice(world.regionals).produce(), rare=False),

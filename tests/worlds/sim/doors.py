@@ -283,6 +283,8 @@ class SimTarget:
             raise TopicsRefusedError({topics[0]: "Write is missing at the target"})
 
     def _may_fail(self) -> None:
+        while self._cluster.frozen_until_ms > self._schedule.now_ms:
+            self._schedule.sleep(self._cluster.frozen_until_ms - self._schedule.now_ms)
         if not self._schedule.calm and self._schedule.random.random() < self._faults.fail:
             raise ClusterUnavailableError("no answer")
 

@@ -216,6 +216,8 @@ class Cluster:
         """Other decisions do not count."""
         self.leaves_out: Callable[[], bool] = lambda: True
         """Says of each marker whether it is one of them."""
+        self.frozen_until_ms = 0.0
+        """Until then its brokers hold on to whatever a copier asks of them (SIGSTOP), and answer afterwards."""
         self.deaths = 0
         """Connections do not outlive them."""
         self._created = 0

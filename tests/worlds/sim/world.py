@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from random import Random
 
 from parallax.config.config import Config
 from parallax.domain.block_rows import StoredBlock
@@ -137,7 +138,9 @@ class World:
             for aggregate in self.aggregates
             for regional in self.regionals
         ]
-        self.actions = chosen_actions(self.random, only, with_group=group is not None)
+        self.actions = chosen_actions(
+            self.random, Random(f"apart {seed}"), only, with_group=group is not None
+        )
         self._places = {
             self.config.cluster(aggregate_cluster(item.region)).bootstrap_servers: item.cluster
             for item in self.aggregates
