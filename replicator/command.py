@@ -15,7 +15,7 @@ from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.adapters.kafka.topic_settings import SettingsDoor
 from parallax.adapters.spark.application import Application
 from parallax.adapters.spark.session import local_slots
-from parallax.adapters.spark.status_server import StatusPart
+from parallax.adapters.spark.status_part import StatusPart
 from parallax.cli.options import ConfigOption, JsonLogsOption
 from parallax.cli.output import console, print_json, table
 from parallax.config.config import Config, load

@@ -14,6 +14,7 @@ from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from parallax.adapters.spark.status_part import SidePart
 from parallax.domain.ids import region_of
 from parallax.domain.latencies import NO_LATENCIES, Latencies
 from syncjob.decide import UNPUBLISHABLE, Reason
@@ -110,10 +111,8 @@ def late_after_ms(interval_ms: int) -> int:
     return max(LATE_AFTER_INTERVALS * interval_ms, LATE_AFTER_AT_LEAST_MS)
 
 
-class SyncBoard:
+class SyncBoard(SidePart):
     """The syncjob's newest report, and totals that only grow: its part of the status. Safe to use from several threads.
-
-    See `parallax.adapters.spark.status_server.StatusPart`.
 
     Args:
         interval_ms: ``sync.interval_ms``.
@@ -175,10 +174,6 @@ class SyncBoard:
         """Checkpoints that can't be written; groups about which nothing can be decided are counted (`failed_groups`)."""
         with self._lock:
             return (self._report.export_problem,) if self._report.export_problem else ()
-
-    def active_leases(self) -> Sequence[str]:
-        """None: a stop may end the sync job at any moment."""
-        return ()
 
     def state(self) -> dict[str, Any]:
         """The board as JSON types, under the sync job's name."""

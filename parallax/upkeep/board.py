@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from parallax.adapters.spark.status_part import SidePart
 from parallax.domain.ids import ClusterName
 
 PREFIX = "parallax_upkeep_"
@@ -51,10 +52,8 @@ class _Kept:
         self.rows = [row for row in rows if not row.applied]
 
 
-class UpkeepBoard:
+class UpkeepBoard(SidePart):
     """The newest rounds: a part of the replicator's status. Safe to use from several threads.
-
-    See `parallax.adapters.spark.status_server.StatusPart`.
 
     Args:
         states: by kind of upkeep, the words of what may not be in step.
@@ -66,7 +65,6 @@ class UpkeepBoard:
     def __init__(
         self, states: Mapping[str, Sequence[str]], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.takers: Mapping[str, Any] = {}
         self._states = states
         self._clock = clock
         self._lock = threading.Lock()
@@ -94,10 +92,6 @@ class UpkeepBoard:
         with self._lock:
             self._kept[kind, cluster].problem = problem
 
-    def missing(self) -> Sequence[str]:
-        """None: nothing that is copied waits for it."""
-        return ()
-
     def troubles(self) -> Sequence[str]:
         """What is not in step, and rounds that failed."""
         with self._lock:
@@ -109,10 +103,6 @@ class UpkeepBoard:
             told = [row.line() for kept in self._kept.values() for row in kept.rows]
         more = [f"and {len(told) - MOST_TOLD} more, in /status"] if len(told) > MOST_TOLD else []
         return [*failed, *told[:MOST_TOLD], *more]
-
-    def active_leases(self) -> Sequence[str]:
-        """None: a stop may end a round at any moment."""
-        return ()
 
     def state(self) -> dict[str, Any]:
         """The board as JSON types, under its name."""
@@ -162,7 +152,3 @@ class UpkeepBoard:
                 for state in self._states[kind]:
                     out.add_metric((kind, cluster, state), counts[state])
         yield from (changes, age, out)
-
-    def mirror_maker(self) -> Iterator[Metric]:
-        """None: MirrorMaker 2 has nothing like it."""
-        return iter(())

@@ -14,6 +14,7 @@ from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from parallax.adapters.spark.status_part import SidePart
 from parallax.config.config import CanarySettings, Config
 from parallax.domain.ids import Route, TopicName
 from parallax.domain.latencies import LatencyCounter
@@ -46,10 +47,8 @@ def watched_topics(config: Config, routes: Sequence[Route]) -> dict[Route, Topic
     return {route: copy for route, copy in copies.items() if copy is not None}
 
 
-class CanaryBoard:
+class CanaryBoard(SidePart):
     """What leases have told of canaries. Safe to use from several threads.
-
-    See `parallax.adapters.spark.status_server.StatusPart`.
 
     Args:
         topics: of each route that is watched, what it calls the copies.
@@ -65,7 +64,6 @@ class CanaryBoard:
         settings: CanarySettings,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.takers: Mapping[str, Any] = {}
         self._topics = dict(topics)
         self._late_after_s = settings.late_after_s
         self._clock = clock
@@ -102,10 +100,6 @@ class CanaryBoard:
             age_s = self._clock() - min(brought, default=self._began_s)
             return CanaryState(age_s, self._latency_ms.get(route), age_s > self._late_after_s)
 
-    def missing(self) -> Sequence[str]:
-        """None: what is copied does not wait for canaries."""
-        return ()
-
     def troubles(self) -> Sequence[str]:
         """The routes whose canaries are late."""
         found = {route: self.of(route) for route in sorted(self._topics)}
@@ -114,10 +108,6 @@ class CanaryBoard:
             for route, state in found.items()
             if state is not None and state.late
         ]
-
-    def active_leases(self) -> Sequence[str]:
-        """None: a stop does not wait for canaries."""
-        return ()
 
     def state(self) -> dict[str, Any]:
         """The canaries of every route as JSON types."""
@@ -157,7 +147,3 @@ class CanaryBoard:
             age.add_metric(named, state.age_s)
             late.add_metric(named, int(state.late))
         yield from (took, age, late)
-
-    def mirror_maker(self) -> Iterator[Metric]:
-        """MirrorMaker 2 has none."""
-        yield from ()

@@ -13,6 +13,7 @@ from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from parallax.adapters.spark.status_part import SidePart
 from parallax.config.config import Config
 from parallax.domain.ids import ClusterName, Route, TopicName, TopicPartition
 from parallax.runtime.deadline import wall_clock_ms
@@ -55,10 +56,8 @@ class _Copied:
     until_ms: int | None
 
 
-class RetentionBoard:
+class RetentionBoard(SidePart):
     """What leases and sources have told. Safe to use from several threads.
-
-    See `parallax.adapters.spark.status_server.StatusPart`.
 
     Args:
         config: names and sources of routes.
@@ -71,7 +70,6 @@ class RetentionBoard:
     def __init__(
         self, config: Config, routes: Sequence[Route], now_ms: Callable[[], int] = wall_clock_ms
     ) -> None:
-        self.takers: Mapping[str, Any] = {}
         self._names = {route: config.route_topics(route) for route in routes}
         self._sources = {route: config.source_cluster(route) for route in routes}
         self._now_ms = now_ms
@@ -137,10 +135,6 @@ class RetentionBoard:
             ]
         return max(found, key=lambda left: left.used, default=None)
 
-    def missing(self) -> Sequence[str]:
-        """None: leases are what is waited for."""
-        return ()
-
     def troubles(self) -> Sequence[str]:
         """The routes that are near to losing records."""
         found = {route: self.of(route) for route in sorted(self._names)}
@@ -150,10 +144,6 @@ class RetentionBoard:
             for route, left in found.items()
             if left is not None and left.used > NEAR
         ]
-
-    def active_leases(self) -> Sequence[str]:
-        """None: a stop waits for nothing here."""
-        return ()
 
     def state(self) -> dict[str, Any]:
         """Every route's nearest partition as JSON types."""
@@ -189,10 +179,6 @@ class RetentionBoard:
                 left.add_metric(named, found.left_ms / 1_000)
                 used.add_metric(named, found.used)
         yield from (left, used)
-
-    def mirror_maker(self) -> Iterator[Metric]:
-        """MirrorMaker 2 has none."""
-        yield from ()
 
 
 def _hours(duration_ms: int) -> str:

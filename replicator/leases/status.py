@@ -17,7 +17,7 @@ REPORTS_PATH = "/reports"
 
 
 class ReplicationStatus:
-    """The leases' part of the status (`parallax.adapters.spark.status_server.StatusPart`).
+    """The leases' part of the status (`parallax.adapters.spark.status_part.StatusPart`).
 
     Args:
         board: what they have reported.

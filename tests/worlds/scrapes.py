@@ -16,7 +16,7 @@ from console.metrics import ConsoleMetrics
 from offsetsvc.metrics import ServiceMetrics
 from offsetsvc.workers import Workers
 from parallax.adapters.http.metrics import metrics_page, process_registry
-from parallax.adapters.spark.status_server import StatusPart
+from parallax.adapters.spark.status_part import StatusPart
 from parallax.config.config import CanarySettings, Config, MetricsSettings
 from parallax.domain.ids import ClusterName, GroupName, RegionName, Route, TopicName
 from parallax.domain.lag_verdict import LagState, LagVerdict

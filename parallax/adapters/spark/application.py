@@ -26,7 +26,8 @@ from parallax.adapters.spark.session import (
     is_local,
     task_slots,
 )
-from parallax.adapters.spark.status_server import StatusPart, StatusServer
+from parallax.adapters.spark.status_part import StatusPart
+from parallax.adapters.spark.status_server import StatusServer
 from parallax.adapters.spark.supervisor import QueryPlan, Supervisor, first_lines
 from parallax.config.config import Service, StatusTls
 from parallax.config.values import is_loopback

@@ -19,7 +19,7 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import parse_qs
 
 from prometheus_client import CollectorRegistry
@@ -33,6 +33,7 @@ from parallax.adapters.http.connection import HttpLimits, shown_in
 from parallax.adapters.http.metrics import compressed, metrics_page, process_registry
 from parallax.adapters.http.server import HttpServer
 from parallax.adapters.spark.reporting import ENDING_PATH, TOKEN_HEADER
+from parallax.adapters.spark.status_part import StatusPart
 from parallax.config.config import StatusTls, Tls
 from parallax.domain.rights import Right
 from parallax.errors import ConfigError, ForbiddenError, ParallaxError, UnauthenticatedError
@@ -55,39 +56,6 @@ _JSON = "application/json"
 _TEXT = "text/plain; charset=utf-8"
 
 Reply = tuple[HTTPStatus, str, bytes]
-Taker = Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
-"""Takes what a task has posted; what it returns is the answer, None: whether the lease shall end. A `ValueError` says
-that it is not what it should be."""
-
-
-class StatusPart(Protocol):
-    """What one kind of work shows of itself, and takes from its tasks. Used from several threads."""
-
-    @property
-    def name(self) -> str:
-        """What is not ready, for /readyz."""
-
-    @property
-    def takers(self) -> Mapping[str, Taker]:
-        """By path, what takes the posts of tasks."""
-
-    def missing(self) -> Sequence[str]:
-        """Why it is not ready, one line for each reason; empty if it is."""
-
-    def troubles(self) -> Sequence[str]:
-        """What does not work while the rest does, one line for each: it is ready all the same."""
-
-    def active_leases(self) -> Sequence[str]:
-        """The leases that a stop has to wait for, by name."""
-
-    def state(self) -> Mapping[str, Any]:
-        """Its keys of /status, as JSON types."""
-
-    def collect(self) -> Iterable[Metric]:
-        """Every metric with its samples."""
-
-    def mirror_maker(self) -> Iterable[Metric]:
-        """The same under MirrorMaker 2's names, for dashboards that go by those; empty if it has no such metrics."""
 
 
 class _MirrorMakerNames(Collector):

@@ -14,7 +14,8 @@ from structlog.testing import capture_logs
 from parallax.adapters.spark import application as module
 from parallax.adapters.spark.application import Application
 from parallax.adapters.spark.leases import LeaseQuery
-from parallax.adapters.spark.status_server import StatusServer, Taker
+from parallax.adapters.spark.status_part import Taker
+from parallax.adapters.spark.status_server import StatusServer
 from parallax.errors import PreflightError
 
 
