@@ -10,6 +10,7 @@ from console.groups import MODES, optional, outcome_cell
 from console.listing import Cell, Choice, Listing, age, columns, history, id_cell, link, moment
 from console.moving import STATES, place_of
 from console.reads import Reads
+from parallax.client.messages import PartitionSort
 from parallax.v1 import overview_pb2 as pb
 from parallax.v1 import primaries_pb2
 
@@ -28,7 +29,7 @@ ROUTE_STATES: Mapping[int, tuple[str, str]] = {
     pb.ROUTE_STATE_UNKNOWN: ("unknown", "dim"),
 }
 """Words and tones."""
-_ORDERS = {"name": pb.BY_NAME, "lag": pb.BY_LAG}
+_SORTS = {sort.value: sort.asked for sort in PartitionSort}
 _PARTITION_STATES: Mapping[int, tuple[str, str]] = {
     pb.PARTITION_COPYING: ("copying", "good"),
     pb.PARTITION_WAITING: ("waiting", "warn"),
@@ -190,7 +191,7 @@ def partitions(reads: Reads, asked: Asked) -> Listing:
         asked.route,
         prefix=asked.prefix,
         state=_CHOSEN_STATES.get(asked.state, pb.PARTITION_STATE_UNKNOWN),
-        sort=_ORDERS.get(asked.sort, pb.WORST_FIRST),
+        sort=_SORTS.get(asked.sort, pb.WORST_FIRST),
         after=asked.after,
         limit=PAGE,
     )

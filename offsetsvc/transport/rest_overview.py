@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Response
 from offsetsvc.overview.groups import MOST_WITH_LAG
 from offsetsvc.overview.pages import MOST_ENTRIES
 from offsetsvc.transport.rest_shell import Group, RouteText, Shell, described
+from parallax.client.messages import PartitionSort
 from parallax.v1 import overview_pb2 as pb
 
 Prefix = Annotated[str, Query(description="Names that begin so; empty: all.")]
@@ -84,11 +85,11 @@ def _replication(router: APIRouter, shell: Shell) -> None:
             Query(description="In this state alone; absent: in any."),
         ] = None,
         sort: Annotated[
-            Literal["name", "lag", "worst"],
+            PartitionSort,
             Query(
                 description="By topic and partition, the greatest lag first, or those first that are stopped."
             ),
-        ] = "name",
+        ] = PartitionSort.NAME,
         after: After = "",
         limit: Limit = 0,
     ) -> Response:
@@ -97,7 +98,7 @@ def _replication(router: APIRouter, shell: Shell) -> None:
             route=route,
             prefix=prefix,
             state=f"PARTITION_{state.upper()}" if state else None,
-            sort={"name": pb.BY_NAME, "lag": pb.BY_LAG, "worst": pb.WORST_FIRST}[sort],
+            sort=sort.asked,
             after=after,
             limit=limit,
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -37,6 +36,7 @@ from parallax.cli.rows import (
 )
 from parallax.client.client import OffsetClient
 from parallax.client.json import to_json
+from parallax.client.messages import PartitionSort
 from parallax.v1 import overview_pb2 as pb
 
 _LIMIT = 100
@@ -114,25 +114,13 @@ def replication(
         watched(watch, lambda: _write(_ROUTES, page, limit, chosen, choice, below))
 
 
-class PartitionSort(StrEnum):
-    """How partitions are ordered."""
-
-    NAME = "name"
-    LAG = "lag"
-    WORST = "worst"
-
-    @property
-    def asked(self) -> pb.PartitionOrder:
-        """As the service is asked."""
-        return {self.NAME: pb.BY_NAME, self.LAG: pb.BY_LAG, self.WORST: pb.WORST_FIRST}[self]
-
-    def key(self, row: Row) -> tuple[int, ...]:
-        """By which rows of several routes, each in this order, are merged."""
-        if self is PartitionSort.NAME:
-            return ()
-        lag = 1 if row["lag_records"] is None else -row["lag_records"]
-        stopped = row["state"] == "PARTITION_STOPPED"
-        return (lag,) if self is PartitionSort.LAG else (not stopped, lag)
+def _sort_key(sort: PartitionSort, row: Row) -> tuple[int, ...]:
+    """By which rows of several routes, each in this order, are merged."""
+    if sort is PartitionSort.NAME:
+        return ()
+    lag = 1 if row["lag_records"] is None else -row["lag_records"]
+    stopped = row["state"] == "PARTITION_STOPPED"
+    return (lag,) if sort is PartitionSort.LAG else (not stopped, lag)
 
 
 def partitions(
@@ -175,7 +163,7 @@ def partitions(
             names = route or [item.route for item in _every_route(client)]
             parts = [found(name) for name in names]
             rows = [row for of_route, _ in parts for row in of_route]
-            rows.sort(key=sort.key)
+            rows.sort(key=lambda row: _sort_key(sort, row))
             more = any(more for _, more in parts) or bool(limit and len(rows) > limit)
             rows = rows[:limit] if limit else rows
             _PARTITIONS.write(rows, chosen, more=more)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from itertools import accumulate, chain
 from operator import sub
 from typing import Any, cast
@@ -14,6 +15,7 @@ from parallax.domain.progress import SourcePosition
 from parallax.domain.skips import SkipRange
 from parallax.errors import InvalidNameError, InvalidOffsetError
 from parallax.v1 import offsets_pb2 as pb
+from parallax.v1 import overview_pb2
 
 _OUTCOMES = {outcome.value: outcome for outcome in Outcome}
 """Asking the enum takes ten times as long, and every answer does so three times at least."""
@@ -34,6 +36,26 @@ def outcome_from_pb(value: int) -> Outcome:
     if found is None:
         raise InvalidNameError(f"outcome {value} is unknown; the server may be newer than this client")
     return found
+
+
+class PartitionSort(StrEnum):
+    """How the partitions of a route are ordered, in the words of commands, URLs and pages."""
+
+    NAME = "name"
+    LAG = "lag"
+    WORST = "worst"
+
+    @property
+    def asked(self) -> overview_pb2.PartitionOrder:
+        """As the service is asked."""
+        return _ORDERS[self]
+
+
+_ORDERS = {
+    PartitionSort.NAME: overview_pb2.BY_NAME,
+    PartitionSort.LAG: overview_pb2.BY_LAG,
+    PartitionSort.WORST: overview_pb2.WORST_FIRST,
+}
 
 
 def progress_to_pb(positions: Mapping[SourceId, SourcePosition]) -> list[pb.SourceProgress]:
