@@ -10,7 +10,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from heapq import nsmallest
+from typing import Any
 
 from offsetsvc.lags import SAMPLES
 from offsetsvc.overview.pages import cut, limit_of
@@ -23,7 +24,14 @@ from parallax.domain.ids import (
     TopicPartition,
     aggregate_cluster,
 )
-from parallax.domain.replication_status import STARTING, RouteStatus, ShardPartition, ShardReport, ShardStatus
+from parallax.domain.replication_status import (
+    STARTING,
+    STOPPED,
+    RouteStatus,
+    ShardPartition,
+    ShardReport,
+    ShardStatus,
+)
 from parallax.errors import InvalidNameError
 from parallax.ports.status import StatusStore
 from parallax.v1 import offsets_pb2
@@ -35,22 +43,14 @@ SILENT_AFTER_MS = 30_000
 _MOST_PROBLEMS = 20
 _MEMORY_S = 1.0
 _STATES = {name.removeprefix("PARTITION_").lower(): number for name, number in pb.PartitionState.items()}
+_STATE_NAMES = {number: name for name, number in _STATES.items()}
 _UNKNOWN_LAG = -1
 """Orders what does not know its lag behind what has none."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    shard: ShardStatus
-    partition: ShardPartition
-
-    @property
-    def lag(self) -> int:
-        lag = self.partition.lag_records
-        return _UNKNOWN_LAG if lag is None else lag
-
-
-_Key = tuple[tuple[int, ...], TopicPartition]
+_Row = tuple[ShardPartition, ShardStatus]
+"""A partition and its shard; there are ten thousands of them, of which a page shows a few."""
+_Key = tuple[Any, ...]
+"""Numbers that the order goes by, and the partition."""
 _RANKS = {pb.BY_NAME: 0, pb.BY_LAG: 1, pb.WORST_FIRST: 2}
 """By how many numbers partitions are ordered before their names."""
 _ShardRun = tuple[int, str]
@@ -162,19 +162,18 @@ class ReplicationLists:
         limit, order = limit_of(request.limit), request.sort
         begins = _key_of(request.after, order) if request.after else None
         reports = self._reports(route)
-        fitting = [
-            _Row(report.status, item)
+        state, prefix = _STATE_NAMES.get(request.state), request.prefix
+        fitting: list[_Row] = [
+            (item, report.status)
             for report in reports
             for item in report.partitions
-            if item.topic_partition.topic.startswith(request.prefix)
-            and (not request.state or _STATES.get(item.state) == request.state)
+            if (not request.state or item.state == state)
+            and (not prefix or item.topic_partition.topic.startswith(prefix))
         ]
-
-        def key(row: _Row) -> _Key:
-            return (_rank_of(row, order), row.partition.topic_partition)
-
-        behind = [row for row in fitting if begins is None or key(row) > begins]
-        page, next_after = cut(sorted(behind, key=key), lambda row: _place_of(row, order), limit)
+        key = _KEYS.get(order, _by_name)
+        behind = fitting if begins is None else [row for row in fitting if key(row) > begins]
+        first = nsmallest(limit + 1, behind, key=key)
+        page, next_after = cut(first, lambda row: _place_of(key(row)), limit)
         now_ms = self._now_ms()
         return pb.ListReplicationPartitionsResponse(
             partitions=[_partition(row, now_ms) for row in page],
@@ -194,15 +193,36 @@ class ReplicationLists:
         return reports
 
 
-def _rank_of(row: _Row, order: pb.PartitionOrder) -> tuple[int, ...]:
-    stopped = _STATES.get(row.partition.state) == pb.PARTITION_STOPPED
-    count = _RANKS.get(order, 0)
-    return (-int(stopped), -row.lag)[2 - count :] if count else ()
+def _by_name(row: _Row) -> _Key:
+    return (row[0].topic_partition,)
 
 
-def _place_of(row: _Row, order: pb.PartitionOrder) -> str:
-    topic, partition = row.partition.topic_partition
-    return "/".join([*(str(-number) for number in _rank_of(row, order)), topic, str(partition)])
+def _by_lag(row: _Row) -> _Key:
+    item = row[0]
+    lag = item.lag_records
+    return (-_UNKNOWN_LAG if lag is None else -lag, item.topic_partition)
+
+
+def _worst_first(row: _Row) -> _Key:
+    item = row[0]
+    lag = item.lag_records
+    return (
+        -1 if item.state == STOPPED else 0,
+        -_UNKNOWN_LAG if lag is None else -lag,
+        item.topic_partition,
+    )
+
+
+_KEYS: Mapping[int, Callable[[_Row], _Key]] = {
+    pb.BY_NAME: _by_name,
+    pb.BY_LAG: _by_lag,
+    pb.WORST_FIRST: _worst_first,
+}
+
+
+def _place_of(key: _Key) -> str:
+    *ranks, partition = key
+    return "/".join([*(str(-rank) for rank in ranks), *map(str, partition)])
 
 
 def _key_of(place: str, order: pb.PartitionOrder) -> _Key:
@@ -210,7 +230,7 @@ def _key_of(place: str, order: pb.PartitionOrder) -> _Key:
     try:
         *ranks, topic, partition = place.split("/")
         rank = tuple(-int(rank) for _, rank in zip(range(_RANKS.get(order, 0)), ranks, strict=True))
-        return rank, TopicPartition(TopicName(topic), int(partition))
+        return (*rank, TopicPartition(TopicName(topic), int(partition)))
     except ValueError:
         raise InvalidNameError(
             f"after: {place!r} is no place of this list; take the next_after of a page of the same order"
@@ -306,12 +326,13 @@ def _state(shards: Sequence[ShardStatus], now_ms: int, missing: int) -> pb.Route
 
 
 def _partition(row: _Row, now_ms: int) -> pb.PartitionReplication:
-    item, since_ms = row.partition, max(0, now_ms - row.shard.told_at_ms)
+    item, shard = row
+    since_ms = max(0, now_ms - shard.told_at_ms)
     age_ms = item.watermark_age_ms
     return pb.PartitionReplication(
         topic=item.topic_partition.topic,
         partition=item.topic_partition.partition,
-        shard=row.shard.shard,
+        shard=shard.shard,
         state=_STATES.get(item.state, pb.PARTITION_STATE_UNKNOWN),  # type: ignore[arg-type] # an enum's number
         reason=item.reason,
         remedy=item.remedy,
