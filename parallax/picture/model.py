@@ -382,6 +382,9 @@ def _cut(parts: Iterable[_Placed], edges: Sequence[int], *, by_source: bool = Fa
     for part in parts:
         start = part.source.start if by_source else part.place
         between = edges[bisect_right(edges, start) : bisect_left(edges, start + part.source.width)]
+        if not between:
+            found.append(part)
+            continue
         inside = [edge - start for edge in between]
         for first, last in zip([0, *inside], [*inside, part.source.width], strict=True):
             source = Span(part.source.start + first, part.source.start + last)
@@ -433,10 +436,14 @@ def _same_epoch(one: _Placed, other: _Placed) -> bool:
 
 
 def _from(part: _Placed, source: Span) -> _Placed:
+    if source == part.source:
+        return part
     return _Placed(part.topic_id, source, part.place + source.start - part.source.start, part.epoch)
 
 
-def _rest(part: _Placed, covered: Iterable[Span]) -> Iterable[_Placed]:
+def _rest(part: _Placed, covered: Sequence[Span]) -> Iterable[_Placed]:
+    if len(covered) == 1 and covered[0] == part.source:
+        return
     start = part.source.start
     for span in [*sorted(covered), Span(part.source.end, part.source.end)]:
         if span.start > start:

@@ -96,13 +96,22 @@ class _Drawing:
         self._name = name
         self._origin, self._target = _Scale(picture.origin.window), _Scale(picture.target.window)
         least = picture.target.window.width / _APART
-        self._shapes = [list(_shapes(lane.pieces, least)) for lane in picture.lanes]
+        self._shapes = [
+            [shape for shape in _shapes(lane.pieces, least) if self._seen(shape)] for lane in picture.lanes
+        ]
         self._sentences = _wrapped(picture.explanation, 4)
         self._top = 66 + _LINE * len(self._sentences) + 50
         self._lanes_top = self._top + _LOG + _BETWEEN
         self._bottom = self._lanes_top + len(picture.lanes) * (_LANE + _BETWEEN)
         self._legend_top = self._bottom + _LOG + 78
         self._height = self._legend_top + 26 + _LINE * len(picture.left_out) + 8
+
+    def _seen(self, shape: _Shape) -> bool:
+        """Whether some of it lies within a window; rows are read a little beyond both."""
+        return any(
+            span is not None and scale.inside(span) is not None
+            for scale, span in ((self._origin, shape.origin), (self._target, shape.target))
+        )
 
     def text(self, *, styled: bool) -> str:
         name, height = self._name, self._height
@@ -242,10 +251,12 @@ class _Drawing:
     ) -> Iterator[str]:
         if not spans:
             return
-        path = "".join(_bar(scale, span, y, height) for span in spans)
-        yield f'<path class="s{number % _COLOURS} {_CLASSES[state]}" d="{path}"/>'
+        middle = _n(y + height / 2)
+        path = "".join(_stroke(scale, span, middle) for span in spans)
+        drawn = f'stroke-width="{_n(height)}" d="{path}"/>'
+        yield f'<path class="strip s{number % _COLOURS} {_CLASSES[state]}" {drawn}'
         if state in _PATTERNS:
-            yield f'<path fill="url(#{self._name}-{_PATTERNS[state]})" d="{path}"/>'
+            yield f'<path class="strip" stroke="url(#{self._name}-{_PATTERNS[state]})" {drawn}'
 
     # --- lanes -----------------------------------------------------------------------------------------------------
 
@@ -436,9 +447,10 @@ def _both(one: Span | None, other: Span | None) -> Span | None:
     return None if one is None or other is None else Span(one.start, other.end)
 
 
-def _bar(scale: _Scale, span: Span, y: float, height: float) -> str:
+def _stroke(scale: _Scale, span: Span, y: str) -> str:
+    """A bar as a line of its height: the shortest that can be written."""
     left = scale.x(span.start)
-    return f"M{_n(left)} {_n(y)}h{_n(max(1.0, scale.x(span.end) - left))}v{_n(height)}H{_n(left)}z"
+    return f"M{_n(left)} {y}h{_n(max(1.0, scale.x(span.end) - left))}"
 
 
 def _box(scale: _Scale, span: Span, y: float, height: float) -> str:
@@ -455,10 +467,11 @@ def _band(
         return ""
     a, b = origin.x(above.start), origin.x(above.end)
     c, d = target.x(below.start), target.x(below.end)
-    b, d, middle = max(b, a + 1), max(d, c + 1), (top + bottom) / 2
+    b, d, half, whole = max(b, a + 1), max(d, c + 1), _n((bottom - top) / 2), _n(bottom - top)
+    there, back = _n(c - a), _n(b - d)
     return (
-        f"M{_n(a)} {_n(top)}C{_n(a)} {_n(middle)} {_n(c)} {_n(middle)} {_n(c)} {_n(bottom)}"
-        f"H{_n(d)}C{_n(d)} {_n(middle)} {_n(b)} {_n(middle)} {_n(b)} {_n(top)}z"
+        f"M{_n(a)} {_n(top)}c0 {half} {there} {half} {there} {whole}"
+        f"h{_n(d - c)}c0-{half} {back}-{half} {back}-{whole}z"
     )
 
 

@@ -88,7 +88,7 @@ def test_every_state_has_a_pattern_and_a_word_beside_its_colour() -> None:
     assert {PieceState.CONSUMED, PieceState.SKIPPED, PieceState.NEW, PieceState.PENDING} <= states
     svg = draw(picture)
     for pattern in ("hatch", "cross"):
-        assert f'fill="url(#answer-{pattern})" d=' in svg
+        assert f'stroke="url(#answer-{pattern})" ' in svg
     assert 'class="coming s0"' in svg
     for state in states:
         assert state.value in svg
@@ -130,6 +130,15 @@ def test_thousands_of_runs_are_a_picture_of_bounded_size() -> None:
         target=replace(picture.target, window=Span(0, 100_000)),
     )
     assert len(draw(wide)) < 150_000
+
+
+def test_sources_that_take_turns_in_every_few_records_are_a_picture_of_bounded_size() -> None:
+    """Nothing of it lies near enough to be drawn as one; and the page around it has its own table of 150 KB in all."""
+    world = busy_world(3, rounds=1_200, most=3, regions=("a", "b", "c"))
+    answer, runs = answer_of(world, len(world.records("a")) * 2 // 3)
+    picture = ask_picture(runs, answer)
+    assert sum(len(lane.pieces) for lane in picture.lanes) > 1_500
+    assert len(draw(picture)) < 90_000
 
 
 def test_numbers_of_the_scale_are_round_and_few() -> None:
