@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from parallax.domain.ids import ClusterName, Lineage, RegionName, Route, region_of
@@ -38,24 +39,15 @@ def ask_picture(client: ListsRuns, answer: pb.FailoverOffset, wanted: Span | Non
     Raises:
         ParallaxError: as `OffsetClient.list_runs` says; a route or topic that is not there has no rows.
     """
-    picture = _asked(client, answer, wanted)
+    rows = _Rows(client, answer)
+    picture = rows.picture(wanted)
     if wanted is None:
         for _ in range(WIDENINGS):
             wider = _wider(picture)
             if wider is None:
                 break
-            picture = _asked(client, answer, wider)
+            picture = rows.picture(wider)
     return picture
-
-
-def _asked(client: ListsRuns, answer: pb.FailoverOffset, wanted: Span | None) -> Picture:
-    origin_window, target_window = windows(answer, wanted)
-    return picture_of(
-        answer,
-        _rows(client, answer, getattr(answer, "from"), origin_window),
-        _rows(client, answer, answer.to, target_window),
-        wanted,
-    )
 
 
 def _wider(picture: Picture) -> Span | None:
@@ -86,46 +78,112 @@ def _wider(picture: Picture) -> Span | None:
     return Span(window.start - window.width, window.end) if unseen else None
 
 
-def _rows(
-    client: ListsRuns, answer: pb.FailoverOffset, side: pb.ClusterPosition, window: Span
-) -> Mapping[str, SourceRows]:
-    target = region_of(ClusterName(side.cluster))
-    return {
-        part.region: _rows_of(client, str(Route(RegionName(part.region), target)), answer, side, window)
-        for part in answer.sources
-    }
+@dataclass(slots=True)
+class _Read:
+    """What was read of one source on one side.
+
+    Attributes:
+        start: rows from this offset on.
+        runs: by topic id, first source offset and first offset: one that lies over the end of a page is in the next one, too.
+        lost: lost ranges, in order.
+        pages: how many were read.
+        cut_at: rows from here on were not, since there are too many; None: all that were asked for were.
+    """
+
+    start: int
+    runs: dict[tuple[str, int, int], pb.Run] = field(default_factory=dict)
+    lost: dict[Span, None] = field(default_factory=dict)
+    pages: int = 0
+    cut_at: int | None = None
+
+    def below(self, other: _Read) -> _Read:
+        """Both, of which the other one goes on where this one ends."""
+        return _Read(
+            self.start,
+            self.runs | other.runs,
+            self.lost | other.lost,
+            self.pages + other.pages,
+            other.cut_at,
+        )
 
 
-def _rows_of(
-    client: ListsRuns, route: str, answer: pb.FailoverOffset, side: pb.ClusterPosition, window: Span
-) -> SourceRows:
-    runs: dict[
-        tuple[str, int, int], pb.Run
-    ] = {}  # one that lies over the end of a page is in the next one, too
-    lost: dict[Span, None] = {}
-    # The window may begin inside a run, whose row lies before it; bands that lead out of the window need some as well.
-    start: int | None = max(0, window.start - window.width // 4)
-    for _ in range(PAGES):
-        if start is None or start >= window.end:
-            return _found(runs, lost)
-        try:
-            page = client.list_runs(route, answer.topic, answer.partition, start=start, limit=ROWS_A_PAGE)
-        except (UnknownRouteError, UnknownTopicError, UnknownPartitionError):
-            return _found(runs, lost)
-        for rows in page.lineages:
-            lineage = Lineage.parse(rows.lineage)
-            if side.topic_id in ("", lineage.target_topic_id):
-                runs |= {
-                    (lineage.source_topic_id, run.source_start, run.target_start): run
-                    for run in rows.runs
-                    if run.count_records
-                }
-                lost |= {Span(gap.start, gap.end): None for gap in rows.lost}
-        start = page.continue_at if page.HasField("continue_at") else None
-    return _found(runs, lost, start)
+class _Rows:
+    """The rows around an answer. What a wider window needs besides is read once for all windows that may follow."""
+
+    def __init__(self, client: ListsRuns, answer: pb.FailoverOffset) -> None:
+        self._client = client
+        self._answer = answer
+        self._read: dict[Route, _Read] = {}
+
+    def picture(self, wanted: Span | None) -> Picture:
+        """The picture of a range."""
+        origin_window, target_window = windows(self._answer, wanted)
+        return picture_of(
+            self._answer,
+            self._of(getattr(self._answer, "from"), origin_window),
+            self._of(self._answer.to, target_window),
+            wanted,
+        )
+
+    def _of(self, side: pb.ClusterPosition, window: Span) -> Mapping[str, SourceRows]:
+        target = region_of(ClusterName(side.cluster))
+        return {
+            part.region: self._within(Route(RegionName(part.region), target), side, window)
+            for part in self._answer.sources
+        }
+
+    def _within(self, route: Route, side: pb.ClusterPosition, window: Span) -> SourceRows:
+        # The window may begin inside a run, whose row lies before it; bands that lead out of the window need some as well.
+        start = _from_which(window)
+        read = self._read.get(route)
+        if read is None:
+            read = self._from(route, side, start, window.end, PAGES)
+        elif start < read.start:
+            read = self._down_to(read, route, side, window)
+        self._read[route] = read
+        shown = [
+            (key[0], run)
+            for key, run in read.runs.items()
+            if read.start == start or run.target_start + run.count_records > start
+        ]
+        return SourceRows(tuple(shown), tuple(read.lost), read.cut_at)
+
+    def _down_to(self, read: _Read, route: Route, side: pb.ClusterPosition, window: Span) -> _Read:
+        width = min(window.width << (WIDENINGS - 1), WIDEST)
+        widest = Span(window.end - width, window.end)
+        for begin in (widest, window):
+            more = self._from(route, side, _from_which(begin), read.start, PAGES - read.pages)
+            if more.cut_at is None:
+                return more.below(read)
+        return self._from(route, side, _from_which(window), window.end, PAGES)
+
+    def _from(self, route: Route, side: pb.ClusterPosition, start: int, end: int, pages: int) -> _Read:
+        answer, found, place = self._answer, _Read(start), start
+        if start >= end:
+            return found
+        for _ in range(pages):
+            try:
+                page = self._client.list_runs(
+                    str(route), answer.topic, answer.partition, start=place, limit=ROWS_A_PAGE
+                )
+            except (UnknownRouteError, UnknownTopicError, UnknownPartitionError):
+                return found
+            found.pages += 1
+            for rows in page.lineages:
+                lineage = Lineage.parse(rows.lineage)
+                if side.topic_id in ("", lineage.target_topic_id):
+                    found.runs |= {
+                        (lineage.source_topic_id, run.source_start, run.target_start): run
+                        for run in rows.runs
+                        if run.count_records
+                    }
+                    found.lost |= {Span(gap.start, gap.end): None for gap in rows.lost}
+            if not page.HasField("continue_at") or page.continue_at >= end:
+                return found
+            place = page.continue_at
+        found.cut_at = place
+        return found
 
 
-def _found(
-    runs: Mapping[tuple[str, int, int], pb.Run], lost: Mapping[Span, None], cut_at: int | None = None
-) -> SourceRows:
-    return SourceRows(tuple((key[0], run) for key, run in runs.items()), tuple(lost), cut_at)
+def _from_which(window: Span) -> int:
+    return max(0, window.start - window.width // 4)

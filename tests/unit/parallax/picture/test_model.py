@@ -115,6 +115,8 @@ def test_the_window_reaches_back_to_what_is_consumed_and_late() -> None:
     assert (late.origin, late.target, picture.resume) == (0, 2_000, 1_950)
     assert picture.origin.window.start < 100
     assert windows(answer)[0].start > 100
+    each = 2 * len(picture.lanes)
+    assert runs.asked == 2 * each, "what lies further back is read once, however often the window grows"
 
 
 def test_a_range_that_is_asked_for_is_shown() -> None:
