@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from heapq import nsmallest
 
 from console.listing import Cell, Listing, columns, link
 from console.reads import Reads
 from parallax.client.client import at_cluster, at_region
 from parallax.domain.ids import names_a_cluster
 from parallax.picture.ask import ask_picture
-from parallax.picture.model import Lane, Picture, PieceState, range_from
+from parallax.picture.model import Lane, Picture, Piece, PieceState, range_from
+from parallax.picture.svg import FOUND_BY
 from parallax.picture.table import rows
 from parallax.v1 import offsets_pb2 as pb
 
@@ -88,9 +90,13 @@ def ask(reads: Reads, question: PictureQuestion) -> Picture:
 
 
 def table(picture: Picture) -> Listing:
-    """The picture as a list."""
+    """The picture as a list: of more rows than a page has those next to where the group resumes."""
     found = list(rows(picture))
     cut = len(found) - MOST_ROWS
+    if cut > 0:
+        pieces = [piece for lane in picture.lanes for piece in lane.pieces]
+        near = nsmallest(MOST_ROWS, range(len(found)), key=lambda number: _distance(picture, pieces[number]))
+        found = [found[number] for number in sorted(near)]
     return Listing(
         columns=_COLUMNS,
         rows=tuple(
@@ -98,12 +104,21 @@ def table(picture: Picture) -> Listing:
                 Cell(value, tone=_TONES.get(str(value), "") if number == 1 else "")
                 for number, value in enumerate(row)
             )
-            for row in found[:MOST_ROWS]
+            for row in found
         ),
         empty="The index has no run in this range.",
         path="/explain",
-        notes=(f"{cut:,} more rows are in the files.",) if cut > 0 else (),
+        notes=(f"Those next to the resume offset; {cut:,} more rows are in the files.",) if cut > 0 else (),
     )
+
+
+def _distance(picture: Picture, piece: Piece) -> int:
+    """From where the group resumes or, of what is at the origin alone, from where it stands there."""
+    if piece.state is PieceState.PENDING:
+        return 0
+    if piece.target is not None:
+        return abs(piece.target - picture.resume)
+    return abs((piece.origin or 0) - (picture.next_offset or 0))
 
 
 def sources(picture: Picture) -> Listing:
@@ -122,7 +137,7 @@ def _source(lane: Lane) -> tuple[Cell, ...]:
         Cell(lane.region, note="decides the resume offset" if lane.decides else ""),
         Cell(lane.consumed_to),
         Cell(lane.position, text=None if lane.position is not None else "holds nothing back"),
-        Cell(lane.via),
+        Cell(lane.via, text=FOUND_BY.get(lane.via)),
         Cell(lane.pending.width if lane.pending else 0, tone="warn" if lane.pending else ""),
         Cell(", ".join(map(str, lane.lost)), tone="bad" if lane.lost else ""),
     )

@@ -129,7 +129,7 @@ def _positions(
     listing = Listing(
         columns=columns(
             "topic Topic | >partition Partition | >next_offset Next offset | >lag_offsets Lag | >high_watermark Log end"
-            " | >published_offset Published | published_outcome Outcome | published_at Published at"
+            " | >published_offset Published | published_outcome Outcome | =published_at Published at"
         ),
         rows=tuple(_position(item, now_ms) for item in shown),
         empty="The group has no position here, and nothing was published for it.",

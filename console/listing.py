@@ -58,11 +58,17 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its name for programs, and its heading."""
+    """A column: its name for programs, and its heading.
+
+    Attributes:
+        numbers: they stand to the right.
+        whole: its values stay in one line: names that have hyphens, and moments.
+    """
 
     name: str
     heading: str
     numbers: bool = False
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +192,9 @@ def _plain(value: Any) -> Any:
 
 
 def columns(described: str) -> tuple[Column, ...]:
-    """Columns from ``name Heading | >name Heading``; ``>``: numbers, which stand to the right."""
+    """Columns from ``name Heading | >name Heading | =name Heading``; ``>``: numbers, ``=``: whole, as `Column` says."""
     found: Sequence[str] = described.split(" | ")
     return tuple(
-        Column(name.lstrip(">"), heading, name.startswith(">"))
+        Column(name.lstrip(">="), heading, name.startswith(">"), name.startswith("="))
         for name, _, heading in (item.partition(" ") for item in found)
     )

@@ -75,7 +75,7 @@ def groups(reads: Reads, asked: Asked) -> Listing:
     answer = reads.list_groups(prefix=asked.prefix, after=asked.after, limit=PAGE)
     return Listing(
         columns=columns(
-            "group Group | primary Primary | mode Mode | stage Stage | outcome Worst outcome | active_at Consumes at | >partitions Partitions"
+            "group Group | =primary Primary | mode Mode | stage Stage | outcome Worst outcome | =active_at Consumes at | >partitions Partitions"
             " | since Since | age Seen"
         ),
         rows=tuple(_group(item, asked.now_ms) for item in answer.groups),
@@ -252,7 +252,7 @@ def moves(reads: Reads, asked: Asked) -> Listing:
     answer = reads.list_moves(asked.group or None, after=asked.after, limit=PAGE)
     return Listing(
         columns=columns(
-            "group Group | started_at Began | origin From | target To | kind Kind | state State | step Step | >partitions Partitions"
+            "group Group | =started_at Began | =origin From | =target To | kind Kind | state State | step Step | >partitions Partitions"
             " | >fencing_number Fencing number | actor By | move_id Move"
         ),
         rows=tuple(_move(item, asked.now_ms) for item in answer.moves),
@@ -291,7 +291,7 @@ def drills(reads: Reads, asked: Asked) -> Listing:
     answer = reads.list_drills(after=asked.after, limit=PAGE)
     return Listing(
         columns=columns(
-            "started_at Began | ending Ending | origin From | to To | >took_ms Took | legs First new record after"
+            "=started_at Began | ending Ending | origin From | to To | >took_ms Took | legs First new record after"
             " | >produced_records Produced | >lost_records Lost | >repeated_records Repeated | group Group | actor By | drill_id Drill"
         ),
         rows=tuple(_drill(item, asked.now_ms) for item in answer.drills),
@@ -337,7 +337,7 @@ def sync_problems(reads: Reads, asked: Asked) -> Listing:
     answer = reads.list_sync_problems(prefix=asked.prefix, after=asked.after, limit=PAGE)
     return Listing(
         columns=columns(
-            "group Group | place Where | cluster Not published at | outcome Outcome | reason Reason | remedy What to do | since Since"
+            "group Group | place Where | =cluster Not published at | outcome Outcome | reason Reason | remedy What to do | since Since"
         ),
         rows=tuple(
             _sync_problem(found, problem, asked.now_ms)

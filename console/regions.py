@@ -12,8 +12,8 @@ from parallax.v1 import primaries_pb2 as pb
 _HEALTH = {pb.UP: ("up", "good"), pb.AWAY: ("away", "bad"), pb.NOT_ASKED: ("not asked", "dim")}
 _STAGES = {pb.SETTLED: "settled", pb.MOVING: "moving"}
 PRIMARY_COLUMNS: tuple[Column, ...] = columns(
-    "group Group | region Region | cluster Cluster | mode Mode | stage Stage | >fencing_number Fencing number"
-    " | decided_at Decided at | decided_in Decided in | reason Reason | state State"
+    "group Group | region Region | =cluster Cluster | mode Mode | stage Stage | >fencing_number Fencing number"
+    " | =decided_at Decided at | decided_in Decided in | reason Reason | state State"
 )
 
 

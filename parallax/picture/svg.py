@@ -40,7 +40,7 @@ _CLASSES = {
     PieceState.NEW: "new",
     PieceState.UNKNOWN: "unknown",
 }
-_VIA = {
+FOUND_BY = {
     "exact": "a run holds it",
     "after": "behind its last consumed row",
     "before": "before its first unconsumed row",
@@ -48,6 +48,7 @@ _VIA = {
     "timestamp": "by record timestamps",
     "log_start": "nothing proves more",
 }
+"""How a source's position was found (`Lane.via`), for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +309,7 @@ class _Drawing:
         lines = [f"consumed below {lane.consumed_to:,}"]
         if lane.position is not None:
             lines.append(f"position {lane.position:,}" + (", decides" if lane.decides else ""))
-            lines.append(_VIA.get(lane.via, lane.via))
+            lines.append(FOUND_BY.get(lane.via, lane.via))
         else:
             lines.append("holds nothing back")
         if lane.pending is not None:
