@@ -91,7 +91,7 @@ def test_a_failover_by_the_keyboard_alone(place: Place, browser: Browser) -> Non
 def test_a_move_goes_on_when_its_console_is_killed(place: Place, browser: Browser) -> None:
     work = Work(place.stack, "orphaned")
     work.produce(20)
-    with viewing(browser, place.console()) as viewer:
+    with viewing(browser, place.console(), hasty=True) as viewer:
         with work.staying():
             work.all_seen()
             planned(viewer, work.group, "b")
@@ -109,7 +109,7 @@ def test_a_move_goes_on_when_its_console_is_killed(place: Place, browser: Browse
 def test_a_move_whose_service_is_killed_says_run_again(place: Place, browser: Browser) -> None:
     work = Work(place.stack, "interrupted")
     work.produce(20)
-    with viewing(browser, place.console()) as viewer:
+    with viewing(browser, place.console(), hasty=True) as viewer:
         with work.staying():
             work.all_seen()
             planned(viewer, work.group, "b")

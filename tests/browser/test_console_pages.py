@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import get_args
 from urllib.parse import urlencode
 
-import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.support import poll_until
@@ -39,14 +38,15 @@ PAGES = {
 _BUILD = Path(__file__).parents[2] / "build" / "console"
 
 
-@pytest.mark.parametrize("scheme", get_args(Scheme))
-def test_every_page_shows_what_it_is_for_to_everybody(place: Place, browser: Browser, scheme: Scheme) -> None:
-    with viewing(browser, place.console(), scheme) as viewer:
+def test_every_page_shows_what_it_is_for_to_everybody(place: Place, browser: Browser) -> None:
+    with viewing(browser, place.console()) as viewer:
         for name, (path, told) in PAGES.items():
             viewer.open(path)
-            assert told in viewer.content(), path
             assert viewer.grave_findings() == [], path
-            viewer.picture(_BUILD / f"{name}-{scheme}.png", whole=True)
+            for scheme in get_args(Scheme):
+                viewer.turn(scheme)
+                assert told in viewer.content(), (path, scheme)
+                viewer.picture(_BUILD / f"{name}-{scheme}.png", whole=True)
 
 
 def test_no_page_is_missing(place: Place, browser: Browser) -> None:
@@ -105,7 +105,7 @@ def test_from_the_overview_to_a_groups_picture_by_the_keyboard(place: Place, bro
 
 
 def test_a_page_changes_by_itself_and_says_when_it_can_not(place: Place, browser: Browser) -> None:
-    with viewing(browser, place.console()) as viewer:
+    with viewing(browser, place.console(), hasty=True) as viewer:
         viewer.open("/routes")
         before = viewer.page.locator("#live").get_attribute("hx-get")
         poll_until(

@@ -17,7 +17,7 @@ def test_signing_in_and_out_by_clicks(browser: Browser) -> None:
     with PeopleIssuer() as issuer, ExitStack() as stack:
         served = stack.enter_context(serving(World()))
         url = starting(stack, issuer, target=served.target)
-        with viewing(browser, url) as viewer:
+        with viewing(browser, url, hasty=True) as viewer:
             page = viewer.page
             viewer.open("/groups?prefix=x")
             expect(page).to_have_url(f"{url}/groups?prefix=x")

@@ -25,7 +25,7 @@ def looking(browser: Browser, world: World) -> Iterator[tuple[Viewer, Served]]:
         region = {"aggregate": {"bootstrap_servers": "127.0.0.1:1"}, "offsetsvc": {"grpc": served.target}}
         config = parse({"regions": {"a": region}, "cassandra": {"contact_points": ["127.0.0.1"]}})
         address = start(config, RegionName("a"), "127.0.0.1:0", stack)
-        yield stack.enter_context(viewing(browser, address)), served
+        yield stack.enter_context(viewing(browser, address, hasty=True)), served
 
 
 def test_a_group_that_vanishes_while_its_page_is_open_is_said_to_be_gone(browser: Browser) -> None:

@@ -11,7 +11,7 @@ from tests.worlds.consuming import Work
 
 def test_a_disaster_by_clicks(place: Place, browser: Browser) -> None:
     work = Work(place.stack, "lost")
-    with viewing(browser, place.console("b")) as viewer:
+    with viewing(browser, place.console("b"), hasty=True) as viewer:
         with work.following():
             work.produce(100)
             work.all_seen()
