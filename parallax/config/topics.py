@@ -86,6 +86,8 @@ class ConfigSync(Names):
     """Of what somebody has set at the target: it stays and is told, or is undone."""
     shrink: Literal["refuse_if_unread", "allow"] = "refuse_if_unread"
     """Whether a change may let the target forget records that a group has not read."""
+    replication_factor: Annotated[int, Field(ge=1, le=32_767)] | None = None
+    """Of target topics that are created; None: as the cluster's own key says."""
     overrides: tuple[SettingsOverride, ...] = ()
 
     def rule(self) -> SettingsRule:

@@ -81,17 +81,24 @@ class Replication:
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
-    """A topic as it shall be created."""
+    """A topic as it shall be created.
+
+    Attributes:
+        replicas: of each partition; None: as the cluster's section says (`Cluster.replication_factor`).
+    """
 
     topic: TopicName
     partitions: int
     settings: TopicConfig
+    replicas: int | None = None
 
 
-def target_topic_plan(topic: TopicName, partitions: int, source_config: TopicConfig) -> TopicPlan:
+def target_topic_plan(
+    topic: TopicName, partitions: int, source_config: TopicConfig, replicas: int | None = None
+) -> TopicPlan:
     """The target topic that fits a source topic with that many partitions and those settings."""
     copied = {key: source_config[key] for key in COPIED_SETTINGS if key in source_config}
-    return TopicPlan(topic, partitions, copied | FIXED_SETTINGS)
+    return TopicPlan(topic, partitions, copied | FIXED_SETTINGS, replicas)
 
 
 RUN_LOG_SETTINGS = {
@@ -220,7 +227,7 @@ class TopicAdmin(KafkaCluster):
             new = NewTopic(
                 plan.topic,
                 num_partitions=plan.partitions,
-                replication_factor=self._replication_factor or _BROKER_DEFAULT,
+                replication_factor=plan.replicas or self._replication_factor or _BROKER_DEFAULT,
                 config=dict(plan.settings),
             )
             future = self._link.client.create_topics([new], request_timeout=self._link.timeout_s())[
@@ -334,7 +341,10 @@ class TargetTopics:
         target = self._target.topics().get(topic)
         if target is None:
             # Another route may have been faster, from a source with fewer partitions: look at what is there.
-            target = self._target.create(target_topic_plan(topic, partitions, settings), deadline)
+            plan = target_topic_plan(
+                topic, partitions, settings, self._config.topics.config_sync.replication_factor
+            )
+            target = self._target.create(plan, deadline)
         if target.partitions >= partitions:
             return
         try:

@@ -31,6 +31,7 @@ from parallax.domain.audit import AuditStage
 from parallax.domain.ids import ClusterName, RegionName, TopicName
 from parallax.domain.mirror_maker import Heartbeat
 from parallax.domain.topic_settings import Settings
+from parallax.errors import ParallaxError
 from parallax.ports.audit import Auditor
 from parallax.runtime.deadline import wall_clock_ms
 from parallax.upkeep.board import UpkeepBoard
@@ -110,6 +111,21 @@ class Step:
         """What a round says of each key that is not, or was not, in step: by a keeper that has just started."""
         keeper = SettingsKeeper(self.config, self.target)
         return states(keeper.carry_out(keeper.plan()))
+
+
+def test_a_new_target_has_replicas_of_its_own_number(infrastructure: Stack, topic_name: str) -> None:
+    """On one broker no topic can have two; run logs go by the cluster's number in any case."""
+    step = Step(infrastructure, topic_name)
+    (source,) = step.sources
+    step.make(source)
+    step.values["regions"][step.target]["aggregate"]["replication_factor"] = 2
+    with pytest.raises(ParallaxError, match="replication factor"):
+        step.copy()
+    step.values["topics"]["config_sync"]["replication_factor"] = 1
+    step.copy()
+    admin = AdminClient({"bootstrap.servers": step.addresses[step.target]})
+    [partition] = admin.list_topics(topic_name, timeout=10).topics[topic_name].partitions.values()
+    assert len(partition.replicas) == 1
 
 
 def states(rows: list[SettingsRow]) -> dict[str, str]:
