@@ -16,6 +16,8 @@ from offsetsvc.answers import (
     TimestampPolicy,
 )
 from offsetsvc.resume.explain import explain
+from offsetsvc.resume.many import ManyMapped
+from offsetsvc.resume.partition import ClusterState
 from parallax.client.messages import (
     offset_from_pb,
     outcome_to_pb,
@@ -151,6 +153,67 @@ def group_to_pb(
         offsets=[failover_to_pb(item, pack=pack) for item in items],
         outcome=outcome_to_pb(gravest(item.outcome for item in items) if items else nothing),
     )
+
+
+def positions_from_pb(request: pb.MapPositionsRequest) -> dict[TopicPartition, Sequence[int]]:
+    """The positions of a request by partition; raises as `partition_from` does, and `InvalidNameError` where one is named twice."""
+    found: dict[TopicPartition, Sequence[int]] = {}
+    for item in request.partitions:
+        partition = partition_from(item.topic, item.partition)
+        if partition in found:
+            raise InvalidNameError(f"partition {partition} is named twice")
+        found[partition] = list(item.next_offsets)
+    return found
+
+
+def mapped_to_pb(items: Iterable[ManyMapped]) -> pb.MapPositionsResponse:
+    """Answers for many positions."""
+    return pb.MapPositionsResponse(partitions=map(_mapped, items))
+
+
+def _mapped(item: ManyMapped) -> pb.MappedPartition:
+    question, found = item.question, item.answers
+    partition = question.topic_partition
+    sides: dict[str, Any] = {"from": _end_of(question.origin), "to": _end_of(question.destination)}
+    if found is None:
+        return pb.MappedPartition(
+            topic=partition.topic, partition=partition.partition, left_out=item.left_out, **sides
+        )
+    sides["from"]["indexed_to"] = item.origin_known_to
+    return pb.MappedPartition(
+        topic=partition.topic,
+        partition=partition.partition,
+        resume_offsets=found.resume_offsets.tolist(),
+        complete_to=found.complete_to.tolist(),
+        notes=found.notes.tolist(),
+        pending_records=found.pending.tolist(),
+        sources=[
+            pb.MappedSource(
+                region=source.source.region,
+                source_topic_id=source.source.topic_id,
+                source_next_offsets=source.consumed.tolist(),
+                source_leader_epochs=source.epochs.tolist(),
+                epoch_ends=[
+                    pb.EpochEnd(leader_epoch=epoch, source_next_offset=end) for epoch, end in source.ends
+                ],
+            )
+            for source in found.sources
+        ],
+        skip_counts=found.skip_counts.tolist(),
+        packed_skip_ranges=found.packed_skips().tolist(),
+        left_out=item.left_out,
+        **sides,
+    )
+
+
+def _end_of(state: ClusterState) -> dict[str, Any]:
+    """The fields of a ``ClusterPosition`` that no position has a part in."""
+    return {
+        "cluster": state.cluster,
+        "topic_id": state.topic_id,
+        "low_watermark": None if state.log is None else state.log.low_watermark,
+        "high_watermark": None if state.log is None else state.log.high_watermark,
+    }
 
 
 def page_to_pb(page: SkipPage) -> pb.SkipUpdate:

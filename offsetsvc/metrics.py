@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from pathlib import Path
@@ -23,6 +23,7 @@ from offsetsvc.answers import FailoverAnswer
 from offsetsvc.gauges import StoreGauges
 from offsetsvc.service import UseCases
 from parallax.adapters.http.metrics import process_registry
+from parallax.domain.outcome import Outcome
 from parallax.errors import ParallaxError
 from parallax.identity.identity import ASKS_NOBODY, Identity
 
@@ -115,6 +116,11 @@ class ServiceMetrics:
         """Count the outcomes of answers."""
         for answer in answers:
             self._outcome(answer.outcome).inc()
+
+    def mapped(self, outcomes: Mapping[Outcome, int]) -> None:
+        """Count answers by outcome."""
+        for outcome, count in outcomes.items():
+            self._outcome(outcome).inc(count)
 
 
 class _Counted:

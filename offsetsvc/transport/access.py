@@ -47,6 +47,7 @@ _READ_ANY = Requirement(Right.READ, group="")
 NEEDS: Mapping[str, Requirement] = {
     "GetFailoverOffset": _READ,
     "GetGroupFailoverOffsets": Requirement(Right.READ, flag="record_move", flagged=Right.REPORT),
+    "MapPositions": _READ_ANY,
     "WatchSkips": _READ_ANY,
     "TranslateOffset": _READ_ANY,
     "LookupOrigin": _READ_ANY,

@@ -16,7 +16,7 @@ from offsetsvc import messages
 from offsetsvc.metrics import ServiceMetrics
 from offsetsvc.moving import Questions
 from offsetsvc.names import group_named
-from offsetsvc.resume.request import FailoverRequest
+from offsetsvc.resume.call import FailoverRequest
 from offsetsvc.resume.skip_updates import WatchRequest
 from offsetsvc.service import UseCases
 from offsetsvc.transport.access import Caller
@@ -110,6 +110,15 @@ class Handlers:
         self._metrics.answered(answers)
         away = not answers and self._service.failover.is_away(origin)
         return messages.group_to_pb(answers, origin_away=away, pack=request.pack_skip_ranges)
+
+    def MapPositions(self, request: pb.MapPositionsRequest, call: Call) -> pb.MapPositionsResponse:
+        """Resume offsets of many positions, in columns."""
+        origin, destination = self._move(request)
+        positions = messages.positions_from_pb(request)
+        found = self._service.failover.answers_many(origin, destination, positions, call.deadline)
+        for item in found:
+            self._metrics.mapped(item.outcomes)
+        return messages.mapped_to_pb(found)
 
     def WatchSkips(
         self, request: pb.WatchSkipsRequest, call: Call, wait: Callable[[float], bool]
@@ -343,7 +352,8 @@ class Handlers:
         )
 
     def _move(
-        self, request: pb.GetFailoverOffsetRequest | pb.GetGroupFailoverOffsetsRequest
+        self,
+        request: pb.GetFailoverOffsetRequest | pb.GetGroupFailoverOffsetsRequest | pb.MapPositionsRequest,
     ) -> tuple[ClusterName, ClusterName]:
         destination = self._cluster(request.to, "to")
         if not request.HasField("from"):

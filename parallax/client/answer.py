@@ -216,21 +216,21 @@ def answer_from_pb(offset: pb.FailoverOffset) -> ResumeAnswer:
     """
     origin, target, by_time = getattr(offset, "from"), offset.to, offset.by_timestamp
     # Both end what is known: some source is not there yet, or not all ranges fitted in.
-    bounds = (_present(offset, "complete_to"), _present(offset, "skip_ranges_continue_at"))
+    bounds = (present(offset, "complete_to"), present(offset, "skip_ranges_continue_at"))
     return ResumeAnswer(
         topic_partition=TopicPartition(TopicName(offset.topic), offset.partition),
         origin=ClusterName(origin.cluster),
         target=ClusterName(target.cluster),
-        origin_next_offset=_present(origin, "next_offset"),
-        origin_indexed_to=_present(origin, "indexed_to"),
+        origin_next_offset=present(origin, "next_offset"),
+        origin_indexed_to=present(origin, "indexed_to"),
         origin_without_rows=tuple(map(RegionName, origin.regions_without_rows)),
         origin_answers=origin.HasField("high_watermark"),
         basis=origin.basis,
-        observed_at_ms=_present(origin, "observed_at_ms"),
+        observed_at_ms=present(origin, "observed_at_ms"),
         resume_offset=TargetOffset(offset.resume_offset),
         target_topic_id=TopicId(target.topic_id),
-        low_watermark=_present(target, "low_watermark"),
-        high_watermark=_present(target, "high_watermark"),
+        low_watermark=present(target, "low_watermark"),
+        high_watermark=present(target, "high_watermark"),
         outcome=outcome_from_pb(offset.outcome),
         notes=frozenset(map(outcome_from_pb, (offset.outcome, *offset.notes))),
         explanation=offset.explanation,
@@ -239,9 +239,9 @@ def answer_from_pb(offset: pb.FailoverOffset) -> ResumeAnswer:
         complete_to=min((bound for bound in bounds if bound is not None), default=None),
         skips_cut=offset.HasField("skip_ranges_continue_at"),
         pending_records=offset.pending_records,
-        redelivery_records=_present(offset, "redelivery_records"),
-        redelivery_at_most_offsets=_present(by_time, "redelivery_at_most_offsets"),
-        freshness_ms=_present(offset, "freshness_ms"),
+        redelivery_records=present(offset, "redelivery_records"),
+        redelivery_at_most_offsets=present(by_time, "redelivery_at_most_offsets"),
+        freshness_ms=present(offset, "freshness_ms"),
         lost=tuple(
             LostSource(RegionName(source.region), gap.start, gap.end)
             for source in offset.sources
@@ -251,6 +251,6 @@ def answer_from_pb(offset: pb.FailoverOffset) -> ResumeAnswer:
     )
 
 
-def _present(message: Message, field: str) -> Any:
+def present(message: Message, field: str) -> Any:
     """The field's value; None where it is absent."""
     return getattr(message, field) if message.HasField(field) else None

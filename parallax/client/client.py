@@ -5,7 +5,7 @@ It needs the base install only. A client is safe to share between threads; make 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from types import TracebackType
@@ -17,6 +17,7 @@ from parallax.client.credentials import ServiceCredentials
 from parallax.client.primary_messages import change_to_pb
 from parallax.client.targets import Targets
 from parallax.client.watches import PrimaryWatch, SkipWatch
+from parallax.domain.ids import TopicPartition
 from parallax.domain.primary import Change
 from parallax.errors import InvalidNameError
 from parallax.runtime.retry import RetryPolicy
@@ -173,6 +174,34 @@ class OffsetClient:
             **_from(origin),
         )
         return self._call("GetGroupFailoverOffsets", request, pb.GetGroupFailoverOffsetsResponse, timeout_ms)
+
+    def map_positions(
+        self,
+        positions: Mapping[TopicPartition, Sequence[int]],
+        *,
+        origin: pb.Place,
+        to: pb.Place,
+        timeout_ms: float | None = None,
+    ) -> pb.MapPositionsResponse:
+        """Where groups at many positions resume that have not moved to the origin before.
+
+        Args:
+            positions: next offsets at the origin by partition, ascending, each once; -1, the first: no commit.
+            origin: where they are.
+            to: where the groups go.
+            timeout_ms: budget of the call with its retries.
+        """
+        request = pb.MapPositionsRequest(
+            partitions=[
+                pb.MapPositionsRequest.Partition(
+                    topic=item.topic, partition=item.partition, next_offsets=offsets
+                )
+                for item, offsets in positions.items()
+            ],
+            to=to,
+            **_from(origin),
+        )
+        return self._call("MapPositions", request, pb.MapPositionsResponse, timeout_ms)
 
     def watch_skips(
         self,

@@ -277,6 +277,31 @@ class BlockHistory(LineageHistory):
             if below > 0:
                 found.append((low, low + below))
 
+    @property
+    def cut(self) -> TargetOffset | None:
+        """The target lost what lay from here on; None: nothing."""
+        return self._cut
+
+    @property
+    def last_block(self) -> int:
+        """The number of the last block of which rows count."""
+        return self._last()[0]
+
+    def block_by_source(self, source: int) -> int:
+        """The number of the block with the last row that starts at or below a source offset; of the first one, if none does."""
+        number, last = self._table.by_source(source), self.last_block
+        return max(min(number, last), self._table.low)
+
+    def block_by_target(self, target: int) -> int:
+        """As `block_by_source`, by target offset."""
+        number, last = self._table.by_target(target), self.last_block
+        return max(min(number, last), self._table.low)
+
+    def blocks(self, first: int, last: int) -> list[tuple[Block, int]]:
+        """Blocks by number, ``last`` included, and how many rows of each come before the next one's first, or count."""
+        last = min(last, self.last_block)
+        return [(self._table.get(number), self._rows_in(number)) for number in range(first, last + 1)]
+
     def backwards(self) -> Iterator[Run]:
         """The rows from the last one back to the first."""
         number, end = self._last()

@@ -184,6 +184,16 @@ class Block:
         """The row's source leader epoch."""
         return self._epochs[bisect_right(self._stretches, place) - 1]
 
+    @property
+    def holes(self) -> tuple[Sequence[int], Sequence[int]]:
+        """The places of rows whose `Run.previous_source_end` is not the end of the row before, and what it is."""
+        return self._hole_places, self._holes
+
+    @property
+    def stretches(self) -> tuple[Sequence[int], Sequence[int]]:
+        """The places at which stretches of rows with one source leader epoch begin, and these epochs."""
+        return self._stretches, self._epochs
+
     def run(self, place: int) -> Run:
         """A row.
 

@@ -290,6 +290,71 @@ class ByTimestamp(_message.Message):
     redelivery_at_most_offsets: int
     def __init__(self, basis: _Optional[str] = ..., margin_ms: _Optional[int] = ..., timestamp_ms: _Optional[int] = ..., problem: _Optional[str] = ..., redelivery_at_most_offsets: _Optional[int] = ...) -> None: ...
 
+class MapPositionsRequest(_message.Message):
+    __slots__ = ("to", "partitions")
+    class Partition(_message.Message):
+        __slots__ = ("topic", "partition", "next_offsets")
+        TOPIC_FIELD_NUMBER: _ClassVar[int]
+        PARTITION_FIELD_NUMBER: _ClassVar[int]
+        NEXT_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+        topic: str
+        partition: int
+        next_offsets: _containers.RepeatedScalarFieldContainer[int]
+        def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., next_offsets: _Optional[_Iterable[int]] = ...) -> None: ...
+    FROM_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    to: Place
+    partitions: _containers.RepeatedCompositeFieldContainer[MapPositionsRequest.Partition]
+    def __init__(self, to: _Optional[_Union[Place, _Mapping]] = ..., partitions: _Optional[_Iterable[_Union[MapPositionsRequest.Partition, _Mapping]]] = ..., **kwargs) -> None: ...
+
+class MappedPartition(_message.Message):
+    __slots__ = ("topic", "partition", "to", "resume_offsets", "complete_to", "notes", "pending_records", "sources", "skip_counts", "packed_skip_ranges", "left_out")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    FROM_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    RESUME_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_TO_FIELD_NUMBER: _ClassVar[int]
+    NOTES_FIELD_NUMBER: _ClassVar[int]
+    PENDING_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    SKIP_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    PACKED_SKIP_RANGES_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    to: ClusterPosition
+    resume_offsets: _containers.RepeatedScalarFieldContainer[int]
+    complete_to: _containers.RepeatedScalarFieldContainer[int]
+    notes: _containers.RepeatedScalarFieldContainer[int]
+    pending_records: _containers.RepeatedScalarFieldContainer[int]
+    sources: _containers.RepeatedCompositeFieldContainer[MappedSource]
+    skip_counts: _containers.RepeatedScalarFieldContainer[int]
+    packed_skip_ranges: _containers.RepeatedScalarFieldContainer[int]
+    left_out: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., to: _Optional[_Union[ClusterPosition, _Mapping]] = ..., resume_offsets: _Optional[_Iterable[int]] = ..., complete_to: _Optional[_Iterable[int]] = ..., notes: _Optional[_Iterable[int]] = ..., pending_records: _Optional[_Iterable[int]] = ..., sources: _Optional[_Iterable[_Union[MappedSource, _Mapping]]] = ..., skip_counts: _Optional[_Iterable[int]] = ..., packed_skip_ranges: _Optional[_Iterable[int]] = ..., left_out: _Optional[_Iterable[int]] = ..., **kwargs) -> None: ...
+
+class MappedSource(_message.Message):
+    __slots__ = ("region", "source_topic_id", "source_next_offsets", "source_leader_epochs", "epoch_ends")
+    REGION_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_NEXT_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_LEADER_EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_ENDS_FIELD_NUMBER: _ClassVar[int]
+    region: str
+    source_topic_id: str
+    source_next_offsets: _containers.RepeatedScalarFieldContainer[int]
+    source_leader_epochs: _containers.RepeatedScalarFieldContainer[int]
+    epoch_ends: _containers.RepeatedCompositeFieldContainer[EpochEnd]
+    def __init__(self, region: _Optional[str] = ..., source_topic_id: _Optional[str] = ..., source_next_offsets: _Optional[_Iterable[int]] = ..., source_leader_epochs: _Optional[_Iterable[int]] = ..., epoch_ends: _Optional[_Iterable[_Union[EpochEnd, _Mapping]]] = ...) -> None: ...
+
+class MapPositionsResponse(_message.Message):
+    __slots__ = ("partitions",)
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[MappedPartition]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[MappedPartition, _Mapping]]] = ...) -> None: ...
+
 class WatchSkipsRequest(_message.Message):
     __slots__ = ("topic", "partition", "at", "target_topic_id", "progress", "start")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

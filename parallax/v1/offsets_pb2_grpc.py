@@ -44,6 +44,11 @@ class OffsetServiceStub:
                 request_serializer=parallax_dot_v1_dot_offsets__pb2.GetGroupFailoverOffsetsRequest.SerializeToString,
                 response_deserializer=parallax_dot_v1_dot_offsets__pb2.GetGroupFailoverOffsetsResponse.FromString,
                 _registered_method=True)
+        self.MapPositions = channel.unary_unary(
+                '/parallax.v1.OffsetService/MapPositions',
+                request_serializer=parallax_dot_v1_dot_offsets__pb2.MapPositionsRequest.SerializeToString,
+                response_deserializer=parallax_dot_v1_dot_offsets__pb2.MapPositionsResponse.FromString,
+                _registered_method=True)
         self.WatchSkips = channel.unary_stream(
                 '/parallax.v1.OffsetService/WatchSkips',
                 request_serializer=parallax_dot_v1_dot_offsets__pb2.WatchSkipsRequest.SerializeToString,
@@ -98,6 +103,14 @@ class OffsetServiceServicer:
 
     def GetGroupFailoverOffsets(self, request, context):
         """Where every partition of a group resumes, in one call; `from` may be absent if there is one other cluster.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def MapPositions(self, request, context):
+        """Where groups at any number of positions resume, in one call and in columns: for a caller that knows many positions, such as the
+        sync job. It is about no group: each position is taken for the commit of one that has not moved to `from` before.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -174,6 +187,11 @@ def add_OffsetServiceServicer_to_server(servicer, server):
                     servicer.GetGroupFailoverOffsets,
                     request_deserializer=parallax_dot_v1_dot_offsets__pb2.GetGroupFailoverOffsetsRequest.FromString,
                     response_serializer=parallax_dot_v1_dot_offsets__pb2.GetGroupFailoverOffsetsResponse.SerializeToString,
+            ),
+            'MapPositions': grpc.unary_unary_rpc_method_handler(
+                    servicer.MapPositions,
+                    request_deserializer=parallax_dot_v1_dot_offsets__pb2.MapPositionsRequest.FromString,
+                    response_serializer=parallax_dot_v1_dot_offsets__pb2.MapPositionsResponse.SerializeToString,
             ),
             'WatchSkips': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchSkips,
@@ -270,6 +288,33 @@ class OffsetService:
             '/parallax.v1.OffsetService/GetGroupFailoverOffsets',
             parallax_dot_v1_dot_offsets__pb2.GetGroupFailoverOffsetsRequest.SerializeToString,
             parallax_dot_v1_dot_offsets__pb2.GetGroupFailoverOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MapPositions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/parallax.v1.OffsetService/MapPositions',
+            parallax_dot_v1_dot_offsets__pb2.MapPositionsRequest.SerializeToString,
+            parallax_dot_v1_dot_offsets__pb2.MapPositionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -73,6 +73,14 @@ REQUESTS: Mapping[str, list[tuple[str, Any]]] = {
         ("", pb.GetGroupFailoverOffsetsRequest(group=GROUP, **TO)),
         ("record_move", pb.GetGroupFailoverOffsetsRequest(group=GROUP, record_move=True, **TO)),
     ],
+    "MapPositions": [
+        (
+            "",
+            pb.MapPositionsRequest(
+                partitions=[pb.MapPositionsRequest.Partition(topic=TOPIC, next_offsets=[0])], **TO
+            ),
+        )
+    ],
     "WatchSkips": [("", pb.WatchSkipsRequest(topic=TOPIC, at=AT, target_topic_id="aggregate-b-1"))],
     "TranslateOffset": [("", pb.TranslateOffsetRequest(route="a->b", topic=TOPIC, source_next_offset=1))],
     "LookupOrigin": [("", pb.LookupOriginRequest(topic=TOPIC, record_offset=1, at=AT))],

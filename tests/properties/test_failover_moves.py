@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from offsetsvc.messages import group_to_pb
 from offsetsvc.resume import commits as service_commits
-from offsetsvc.resume.request import FailoverRequest
+from offsetsvc.resume.call import FailoverRequest
 from parallax.client.answer import Pair, ResumeAnswer, answers_from_pb
 from parallax.domain.ids import GroupName, TopicName, TopicPartition
 from parallax.domain.metadata import decode

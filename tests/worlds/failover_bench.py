@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from offsetsvc.messages import group_to_pb, move_from_pb, policy_from_pb
-from offsetsvc.resume.request import FailoverRequest
+from offsetsvc.resume.call import FailoverRequest
 from offsetsvc.service import UseCases
 from parallax.client.client import OffsetClient
 from parallax.client.primary_messages import primaries_to_pb, primary_to_pb

@@ -15,7 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from lab.stack.stack import LocalStack
 from offsetsvc.answers import FailoverAnswer
-from offsetsvc.resume.request import FailoverRequest
+from offsetsvc.resume.call import FailoverRequest
 from offsetsvc.service import UseCases
 from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.config.config import Config

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from offsetsvc.answers import FailoverAnswer
-from offsetsvc.resume.request import FailoverRequest
+from offsetsvc.resume.call import FailoverRequest
 from offsetsvc.resume.skip_updates import WatchRequest
 from offsetsvc.service import UseCases
 from parallax.config.config import Config

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from offsetsvc.messages import group_to_pb
-from offsetsvc.resume.request import FailoverRequest
+from offsetsvc.resume.call import FailoverRequest
 from offsetsvc.service import UseCases
 from parallax.adapters.cassandra.audit import CassandraAuditLog
 from parallax.adapters.cassandra.decisions import CassandraOperationJournal, CassandraPrimaryStore

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from offsetsvc.messages import group_to_pb
-from offsetsvc.resume.request import FailoverRequest
+from offsetsvc.resume.call import FailoverRequest
 from offsetsvc.service import UseCases
 from parallax.client.answer import Pair, ResumeAnswer, answers_from_pb
 from parallax.domain.commits import GroupCommit, ObservedCommit

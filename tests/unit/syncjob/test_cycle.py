@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from offsetsvc.messages import group_to_pb
-from offsetsvc.resume.request import FailoverRequest
+from offsetsvc.resume.call import FailoverRequest
 from parallax.client.answer import Pair, ResumeAnswer, answers_from_pb
 from parallax.domain.commits import REPORT_COUNTS_MS, GroupCommit, ObservedCommit
 from parallax.domain.ids import (

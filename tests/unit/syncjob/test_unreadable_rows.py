@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from offsetsvc.resume.request import FailoverRequest
+from offsetsvc.resume.call import FailoverRequest
 from parallax.adapters.cassandra import groups as groups_module
 from parallax.domain.formats import UnreadableRow
 from parallax.domain.ids import TargetOffset, TopicId, TopicPartition

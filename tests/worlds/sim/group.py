@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from offsetsvc.answers import FailoverAnswer
 from offsetsvc.messages import failover_to_pb, group_to_pb
-from offsetsvc.resume.request import FailoverRequest
+from offsetsvc.resume.call import FailoverRequest
 from offsetsvc.resume.skip_updates import WatchRequest
 from offsetsvc.service import UseCases
 from parallax.client.answer import Pair, ResumeAnswer, answer_from_pb, answers_from_pb

@@ -8,7 +8,7 @@ import pytest
 
 from offsetsvc.answers import FailoverAnswer
 from offsetsvc.positions import ReportedMove
-from offsetsvc.resume.request import FailoverRequest
+from offsetsvc.resume.call import FailoverRequest
 from offsetsvc.resume.skip_updates import WatchRequest
 from offsetsvc.service import UseCases
 from parallax.domain.ids import TargetOffset, TopicId, TopicPartition, aggregate_cluster

@@ -10,8 +10,8 @@ import pytest
 
 from offsetsvc.answers import Basis, FailoverAnswer
 from offsetsvc.resume import plans
+from offsetsvc.resume.call import FailoverRequest
 from offsetsvc.resume.explain import MEANINGS, explain
-from offsetsvc.resume.request import FailoverRequest
 from parallax.domain.commits import ObservedCommit, PublishedOffset
 from parallax.domain.ids import (
     GroupName,

@@ -8,7 +8,7 @@ import pytest
 
 from offsetsvc.answers import FailoverAnswer, ReportedMove, ReportedPosition
 from offsetsvc.resume import own as own_module
-from offsetsvc.resume.request import FailoverRequest
+from offsetsvc.resume.call import FailoverRequest
 from offsetsvc.resume.skip_updates import WatchRequest
 from parallax.domain.ids import (
     UNKNOWN_EPOCH,
