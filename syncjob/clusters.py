@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import structlog
@@ -34,6 +34,7 @@ class ClusterSnapshot:
         assigned: by group, the topics of which its members have partitions.
         read_at_ms: when the reading began, milliseconds since the Unix epoch.
         refused: groups that may not be seen there: to them the cluster is as if it were away.
+        partitions: how many each topic has.
         resting: groups that were not read, as they were to rest or there was no time: nothing at all is known of them.
     """
 
@@ -44,6 +45,7 @@ class ClusterSnapshot:
     read_at_ms: int
     refused: frozenset[GroupName] = frozenset()
     resting: frozenset[GroupName] = frozenset()
+    partitions: Mapping[TopicName, int] = field(default_factory=dict)
 
     def as_seen_for(self, group: GroupName) -> ClusterSnapshot | None:
         """The snapshot; None for a group that may not be seen, or was not read."""
@@ -194,7 +196,7 @@ class ClusterWatch:
         resting: frozenset[GroupName],
         at_ms: int,
     ) -> ClusterSnapshot:
-        topic_ids = {name: info.topic_id for name, info in self.writer.topics().items()}
+        topics = self.writer.topics()
         self._note_heard()
         listed = [
             state for state in self.writer.groups(wanted, resting=resting) if state.group not in resting
@@ -217,7 +219,7 @@ class ClusterWatch:
             self._partitions = {group: len(offsets) for group, offsets in commits.items()}
         self._tell_refused({group: it for group, it in found.items() if isinstance(it, ConfigError)})
         return ClusterSnapshot(
-            topic_ids,
+            {name: info.topic_id for name, info in topics.items()},
             commits,
             with_members=frozenset(
                 group for group in commits if group in states and states[group].members > 0
@@ -226,6 +228,7 @@ class ClusterWatch:
             read_at_ms=at_ms,
             refused=refused.union(found.keys() - commits.keys()),
             resting=resting.union(groups) - found.keys(),
+            partitions={name: info.partitions for name, info in topics.items()},
         )
 
     def _commits(self, groups: Collection[GroupName]) -> Mapping[GroupName, Commits | ConfigError]:

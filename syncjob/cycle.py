@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 
-from parallax.client.answer import Pair, ResumeAnswer
 from parallax.config.config import Config
 from parallax.domain.commits import ObservedCommit
-from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
+from parallax.domain.ids import ClusterName, GroupName, TopicPartition
 from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Assignment, Decisions, assignment_of
 from parallax.domain.progress import Progress, moved_at
@@ -23,6 +22,7 @@ from parallax.ports.clusters import ClusterWriter
 from parallax.ports.groups import GroupStore, PrimaryStore, StoredGroup
 from parallax.runtime.deadline import Deadline
 from syncjob.active import moves_seen, pairs_to_ask
+from syncjob.asking import Answered, Ask, AskMany, asked_together
 from syncjob.changes import ChangesLog
 from syncjob.clusters import ClusterSnapshot, ClusterWatch, as_seen_for
 from syncjob.decide import Decision, Rules, decide, held, needs_answers, writes
@@ -41,17 +41,16 @@ from syncjob.status import FAILED_GROUPS
 _log = structlog.get_logger(__name__)
 
 _GROUPS_AT_ONCE = 8
-_LOOKS_TOGETHER = 64
-"""What is remembered of so many groups is in memory at a time. Their offsets are written within moments of their primaries' being read."""
+_LOOKS_TOGETHER, _PARTITIONS_TOGETHER = 512, 8_192
+"""What is remembered of so many groups is in memory at a time, and asked for together: fewer, if they have more partitions."""
+_PUBLISHED_TOGETHER = 64
+"""Offsets of so many groups are written within moments of their primaries' being read."""
 _DAY_MS = 86_400_000
 _DECIDED_EVERY_S = 3_600.0
 """How often it is asked which groups were ever decided about: those without anything else matter for being forgotten alone."""
 WRITE_WITHIN_MS = 3_000
 """So old at most is what is known of a group's primary, and of its commits at the target, when offsets are written there. Reads take
 milliseconds."""
-
-Ask = Callable[[GroupName, Pair, Sequence[TopicName]], Mapping[TopicPartition, ResumeAnswer]]
-"""Asks the offset service where each partition of the topics resumes (`parallax.client.answer.ask` with a client)."""
 
 
 class Syncer:
@@ -66,6 +65,7 @@ class Syncer:
         store: what is remembered of groups.
         primaries: where groups are primary.
         ask: asks the offset service.
+        ask_many: asks it for many groups at once; None: each is asked for by itself.
         dry_run: decide and tell, write nothing anywhere.
         now_ms: the clock by which moments are saved and compared: the store's.
         auditor: keeps that a group's decisions were forgotten.
@@ -82,6 +82,7 @@ class Syncer:
         primaries: PrimaryStore,
         ask: Ask,
         *,
+        ask_many: AskMany | None = None,
         dry_run: bool = False,
         now_ms: Callable[[], int],
         auditor: Auditor,
@@ -101,6 +102,7 @@ class Syncer:
         self._store = store
         self._primaries = primaries
         self._ask = ask
+        self._ask_many = ask_many
         self._dry_run = dry_run
         self._now_ms = now_ms
         self._clock = clock
@@ -204,7 +206,7 @@ class Syncer:
             moves=sum(look.moves for look in looks),
             rewinds=sum(look.rewinds for look in looks),
             empty=tuple(look.group for look in looks if look.is_empty),
-            unconfirmed=sum(look.unconfirmed for look in looks),
+            unconfirmed=sum(len(look.doubtful) for look in looks),
             latencies=self._latencies.value(),
             slowest=self._latencies.slowest(self._told_latencies),
             standing=standing,
@@ -277,13 +279,15 @@ class Syncer:
         in_turn = sorted(looks, key=lambda look: self._standing.looked_at_ms(look.group))
         moved = [look for look in in_turn if look.has_moved]
         others = [look for look in in_turn if not look.has_moved]
-        for start in range(0, len(moved), _LOOKS_TOGETHER):
-            self._look(moved[start : start + _LOOKS_TOGETHER])
+        for part in _parts(moved):
+            self._look(part)
         in_time = Deadline(self._began_s + self._others_within_s, self._clock)
         done = 0
-        while done < len(others) and (done == 0 or not in_time.passed):
-            self._look(others[done : done + _LOOKS_TOGETHER])
-            done += _LOOKS_TOGETHER
+        for part in _parts(others):
+            if done and in_time.passed:
+                break
+            self._look(part)
+            done += len(part)
         return [*moved, *others[:done]], others[done:]
 
     def _put_off(self, looks: Iterable[Look]) -> dict[GroupName, Kept]:
@@ -303,11 +307,15 @@ class Syncer:
         """Look at some groups: what is remembered of all is read together, each is decided about, and all are published."""
         try:
             stored = self._stored(looks)
-            deciding = [(look, stored[look.group]) for look in looks if look.group in stored]
-            for _ in self._threads.map(lambda asked: self._decide(*asked), deciding):
-                pass
+            known = [look for look in looks if look.group in stored]
+            told = self._threads.map(lambda look: self._gather(look, stored[look.group]), known)
+            gathered = [(look, new) for look, new in zip(known, list(told), strict=True) if not look.problem]
             if not self._dry_run:
-                self._publish(looks)
+                self._remember(gathered)
+            self._decide([look for look, _ in gathered if not look.problem])
+            if not self._dry_run:
+                for start in range(0, len(looks), _PUBLISHED_TOGETHER):
+                    self._publish(looks[start : start + _PUBLISHED_TOGETHER])
                 for look in (look for look in looks if not look.problem):
                     self._latencies.note(look.group, look.decisions, self._began_s, self._clock())
         except ParallaxError as error:
@@ -338,22 +346,47 @@ class Syncer:
                 return {}
         return {group: it for look in looks for group, it in self._stored([look]).items()}
 
-    def _decide(self, look: Look, stored: StoredGroup) -> None:
-        """Decide about one group, and remember what was seen; nothing is published yet."""
+    def _gather(self, look: Look, stored: StoredGroup) -> Sequence[ObservedCommit]:
+        """Bring together what is known of a group, and forget what its commits make void; what is to be remembered of it."""
         try:
             facts, told, whole = self._gathering.facts(look, stored)
-            unconfirmed = self._patience.unconfirmed(facts)
-            void = self._note_void(facts, unconfirmed)  # before what shows it is overwritten
-            look.whole = frozenset() if void or unconfirmed else whole
-            if not self._dry_run:
-                self._remember(facts, told, look.whole, unconfirmed)
-            look.facts = facts = without(facts, void)
-            look.moves, look.rewinds = self._note_moves(facts, void, unconfirmed), len(void.progress)
-            look.decisions, holds = self._serve(facts, unconfirmed)
-            look.holds = holds and not (look.moves or void or unconfirmed)
-            forget_before_ms = look.began_ms - self._forget_after_ms
-            look.is_empty = _is_empty(facts, forget_before_ms) and not (void or unconfirmed)
-            look.unconfirmed = len(unconfirmed)
+            look.doubtful = self._patience.unconfirmed(facts)
+            void = self._note_void(facts, look.doubtful)  # before what shows it is overwritten
+            look.set_back, look.is_void, look.rewinds = void.set_back, bool(void), len(void.progress)
+            look.whole = frozenset() if void or look.doubtful else whole
+            look.facts = without(facts, void)
+            return self._new(facts, told, look)
+        except ParallaxError as error:
+            look.fail(error)
+            return ()
+
+    def _decide(self, looks: Sequence[Look]) -> None:
+        """Note where groups have moved, ask, and decide about each; nothing is published yet."""
+        for _ in self._threads.map(self._prepare, looks):
+            pass
+        answered: dict[GroupName, Answered] = {}
+        if self._ask_many is not None:
+            answered = asked_together(self._ask_many, [look for look in looks if look.wanted])
+
+        def decide(look: Look) -> None:
+            self._serve(look, answered.get(look.group, {}))
+
+        alone = [look for look in looks if look.wanted.keys() - answered.get(look.group, {}).keys()]
+        for _ in self._threads.map(decide, alone):
+            pass
+        asked = {look.group for look in alone}
+        for look in looks:
+            if look.group not in asked:
+                decide(look)
+
+    def _prepare(self, look: Look) -> None:
+        """Note where the group has moved, and what has to be asked about it."""
+        facts = look.facts
+        if facts is None:  # nothing is known of it
+            return
+        try:
+            look.moves = self._note_moves(facts, look.set_back, look.doubtful)
+            look.wanted = pairs_to_ask(facts) if needs_answers(facts.assignment) else {}
         except ParallaxError as error:
             look.fail(error)
 
@@ -386,29 +419,36 @@ class Syncer:
                     self._gathering.note(group, cluster, chosen)
                 by_group[group].take(cluster, done.decisions)
 
-    def _remember(
-        self,
-        facts: GroupFacts,
-        told: Sequence[ObservedCommit],
-        whole: frozenset[ClusterName],
-        unconfirmed: Collection[Place],
-    ) -> None:
-        """Save what was seen: only what is new, where it is enough to note at the cycle's end that all of it stood.
+    def _new(self, facts: GroupFacts, told: Sequence[ObservedCommit], look: Look) -> Sequence[ObservedCommit]:
+        """Of what was seen what is new, where it is enough to note at the cycle's end that all of it stood.
 
         What stood where it may come back is kept.
         """
-        new = [
+        return [
             item
             for item in told
-            if (item.cluster, item.topic_partition) not in unconfirmed
+            if (item.cluster, item.topic_partition) not in look.doubtful
             and not (
-                item.cluster in whole
+                item.cluster in look.whole
                 and item.says_same(facts.sides[item.cluster].seen.get(item.topic_partition))
             )
         ]
-        self._store.save_observed(new)
-        for cluster in whole:
-            self._stood[cluster, facts.sides[cluster].read_at_ms].append(facts.group)
+
+    def _remember(self, looks: Sequence[tuple[Look, Sequence[ObservedCommit]]]) -> None:
+        """Save what is new of groups, of all together; what can't be saved of one of them keeps no other from it."""
+        try:
+            self._store.save_observed([item for _, told in looks for item in told])
+        except ParallaxError as error:
+            if len(looks) == 1:
+                looks[0][0].fail(error)
+            else:
+                for each in looks:
+                    self._remember([each])
+            return
+        for look, _ in looks:
+            if look.facts is not None:
+                for cluster in look.whole:
+                    self._stood[cluster, look.facts.sides[cluster].read_at_ms].append(look.group)
 
     def _note_standing(
         self, kept: Mapping[GroupName, Kept], snapshots: Mapping[ClusterName, ClusterSnapshot | None]
@@ -451,12 +491,15 @@ class Syncer:
         store.void_observed(void.observed)
         return void
 
-    def _note_moves(self, facts: GroupFacts, void: Void, unconfirmed: Collection[Place]) -> int:
+    def _note_moves(
+        self,
+        facts: GroupFacts,
+        set_back: Mapping[TopicPartition, Progress],
+        unconfirmed: Collection[Place],
+    ) -> int:
         doubtful = {item for _, item in unconfirmed}
         # What it has consumed elsewhere may be from before it was set back: that is the last word where nobody knows.
-        doubtful |= {
-            item for item, moved in void.set_back.items() if item in facts.sides[moved.cluster].commits
-        }
+        doubtful |= {item for item, moved in set_back.items() if item in facts.sides[moved.cluster].commits}
         moves = [(item, progress) for item, progress in moves_seen(facts) if item not in doubtful]
         for item, progress in moves:
             _log.info("moved", group=facts.group, partition=str(item), to=progress.cluster)
@@ -471,11 +514,14 @@ class Syncer:
             facts.group, item.topic, {item.partition: progress}, moved_at_ms=moved_at_ms
         )
 
-    def _serve(self, facts: GroupFacts, unconfirmed: Collection[Place]) -> tuple[list[Decision], bool]:
-        """Ask and decide; whether the decisions hold as long as the group stands still."""
-        answers: dict[Pair, Mapping[TopicPartition, ResumeAnswer]] = {}
-        wanted = pairs_to_ask(facts) if needs_answers(facts.assignment) else {}
-        for pair, topics in wanted.items():
+    def _serve(self, look: Look, answered: Answered) -> None:
+        """Decide about a group by its answers; those that are missing are asked for."""
+        facts, answers = look.facts, dict(answered)
+        if facts is None or look.problem:
+            return
+        for pair, topics in look.wanted.items():
+            if pair in answers:
+                continue
             try:
                 answers[pair] = self._ask(facts.group, pair, topics)
             except ParallaxError as error:
@@ -487,14 +533,32 @@ class Syncer:
                     to=pair[1],
                     problem=f"[{error.code}] {error}",
                 )
-        decisions = held(facts, decide(facts, answers, self._rules, self._now_ms()), unconfirmed)
-        holds = len(answers) == len(wanted) and hold(facts, answers, decisions)
-        return decisions, holds
+        look.decisions = held(facts, decide(facts, answers, self._rules, self._now_ms()), look.doubtful)
+        look.holds = (
+            len(answers) == len(look.wanted)
+            and not (look.moves or look.is_void or look.doubtful)
+            and hold(facts, answers, look.decisions)
+        )
+        forget_before_ms = look.began_ms - self._forget_after_ms
+        look.is_empty = _is_empty(facts, forget_before_ms) and not (look.is_void or look.doubtful)
 
 
 def _require_same(facts: GroupFacts, decided: Decisions) -> None:
     if assignment_of(decided) != facts.assignment:
         raise FencedError("its primary was decided anew during the cycle; the next one goes by that")
+
+
+def _parts(looks: Sequence[Look]) -> Iterator[Sequence[Look]]:
+    """Looks in parts of which not too much is remembered."""
+    start = partitions = 0
+    for place, look in enumerate(looks):
+        own = max(map(len, look.sight.commits.values()), default=0)
+        if place - start >= _LOOKS_TOGETHER or (place > start and partitions + own > _PARTITIONS_TOGETHER):
+            yield looks[start:place]
+            start, partitions = place, 0
+        partitions += own
+    if start < len(looks):
+        yield looks[start:]
 
 
 def _is_behind(decision: Decision) -> bool:

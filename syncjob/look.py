@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from parallax.domain.ids import ClusterName, GroupName
+from parallax.client.answer import Pair
+from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
+from parallax.domain.progress import Progress
 from parallax.errors import ParallaxError
 from syncjob.clusters import ClusterSnapshot
 from syncjob.decide import Decision
-from syncjob.facts import GroupFacts
+from syncjob.facts import GroupFacts, Place
 from syncjob.idle import Sight
 
 
@@ -20,9 +22,13 @@ class Look:
     Attributes:
         snapshots: the clusters as they are to the group.
         facts: what is known of it, once that is read.
+        wanted: what has to be asked of the offset service, topics by origin and target.
         has_moved: it has gone on, or was decided anew, since it was last read, or what follows from that is still missing.
         holds: the decisions hold as long as the group stands still.
         whole: the clusters on which nothing else is remembered of the group than what was seen now.
+        doubtful: where a commit is not yet believed to be gone, or to have gone back.
+        set_back: where it has just been set back.
+        is_void: what was remembered of the group has just been made void.
         problem: why nothing could be decided; empty: it could.
     """
 
@@ -38,13 +44,17 @@ class Look:
     moves: int = 0
     rewinds: int = 0
     is_empty: bool = False
-    unconfirmed: int = 0
+    doubtful: frozenset[Place] = frozenset()
+    is_void: bool = False
+    set_back: Mapping[TopicPartition, Progress] = field(default_factory=dict)
+    wanted: Mapping[Pair, Sequence[TopicName]] = field(default_factory=dict)
     problem: str = ""
 
     def fail(self, error: ParallaxError) -> None:
         """Nothing came of it."""
         self.decisions, self.holds, self.is_empty, self.problem = [], False, False, said(error)
-        self.moves = self.rewinds = self.unconfirmed = 0
+        self.moves = self.rewinds = 0
+        self.doubtful = frozenset()
 
     def take(self, cluster: ClusterName, done: Sequence[Decision]) -> None:
         """What became of the decisions that write to a cluster."""

@@ -17,6 +17,7 @@ from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.adapters.kafka.cluster import aggregate_clusters
 from parallax.adapters.kafka.compacted import CompactedTable
 from parallax.client.answer import ask
+from parallax.client.mapped import map_positions
 from parallax.config.config import Config
 from parallax.domain.ids import ClusterName, TopicName
 from parallax.errors import UnavailableError
@@ -78,6 +79,7 @@ def open_syncer(
             stores.groups,
             stores.primaries,
             partial(ask, client),
+            ask_many=partial(map_positions, client),
             dry_run=dry_run,
             now_ms=stores.clock.now_ms,
             auditor=Auditor(stores.audit, stores.clock.now_ms, process=owner),

@@ -140,7 +140,7 @@ def _answer(
     """The source's part, and where the first record of it that was not consumed can lie at the destination."""
     history, newest = item.destination.history, item.newest
     consumed, proof = told, _ = _told_by_rows(commit, item.origin)
-    if not _is_within(moved, told):
+    if not is_within(moved, told):
         consumed, proof = consumed_position(commit, [item.origin], moved)
     here = consumed_there = consumed_end(consumed, history)
     if here < min(consumed.source_next, newest.last_record_end):
@@ -178,7 +178,7 @@ def consumed_plainly(
 ) -> tuple[SourcePosition, Run | None]:
     """As `consumed_position`, of a source whose one lineage at the origin has lost nothing."""
     told, row = _told_by_rows(commit, item)
-    return (told, row) if _is_within(moved, told) else consumed_position(commit, [item], moved)
+    return (told, row) if is_within(moved, told) else consumed_position(commit, [item], moved)
 
 
 def _told_by_rows(commit: TargetOffset, item: SourceHistory) -> tuple[SourcePosition, Run | None]:
@@ -194,7 +194,7 @@ def _told_by_rows(commit: TargetOffset, item: SourceHistory) -> tuple[SourcePosi
     return SourcePosition(epoch, source_next, ends), row
 
 
-def _is_within(moved: SourcePosition, told: SourcePosition) -> bool:
+def is_within(moved: SourcePosition, told: SourcePosition) -> bool:
     """Whether an earlier move left nothing that the origin's rows don't tell by now."""
     if moved is START:
         return True

@@ -7,10 +7,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from offsetsvc.messages import group_to_pb
+from offsetsvc.messages import group_to_pb, mapped_to_pb
 from offsetsvc.resume.call import FailoverRequest
 from offsetsvc.service import UseCases
 from parallax.client.answer import Pair, ResumeAnswer, answers_from_pb
+from parallax.client.mapped import Mapped, answers_of
 from parallax.domain.commits import GroupCommit, ObservedCommit
 from parallax.domain.ids import (
     ClusterName,
@@ -39,7 +40,13 @@ class Bench:
     world: World
     syncer: Syncer
     asked: list[Pair]
+    """Each group's questions, and those of several that were asked together once."""
     service: UseCases
+
+    def apart(self) -> Bench:
+        """The same, asking for each group by itself from now on."""
+        self.syncer._ask_many = None
+        return self
 
     def another(self, *, dry_run: bool) -> Syncer:
         world = self.world
@@ -134,11 +141,16 @@ def report(it: Bench, next_offset: int) -> int:
 
 @contextmanager
 def sync_benches() -> Iterator[Callable[..., Bench]]:
-    """Makes benches, and closes what they hold."""
+    """Makes benches, and closes what they hold. Without ``together`` each group is asked for by itself."""
     with ExitStack() as stack:
 
         def make(
-            *regions: str, dry_run: bool = False, partitions: int = 1, timeout_ms: int = 200, **sync: Any
+            *regions: str,
+            dry_run: bool = False,
+            partitions: int = 1,
+            timeout_ms: int = 200,
+            together: bool = True,
+            **sync: Any,
         ) -> Bench:
             world = World(
                 regions or ("a", "b"),
@@ -158,6 +170,12 @@ def sync_benches() -> Iterator[Callable[..., Bench]]:
                 answers = service.failover.answers(request, Deadline.after_ms(10_000))
                 return answers_from_pb(group_to_pb(answers))
 
+            def ask_many(pair: Pair, positions: Mapping[TopicPartition, Sequence[int]]) -> Mapped:
+                asked.append(pair)
+                found = service.failover.answers_many(*pair, positions, Deadline.after_ms(10_000))
+                told = zip(positions.items(), mapped_to_pb(found).partitions, strict=True)
+                return {item: answers_of(message, offsets) for (item, offsets), message in told}
+
             writers = [item for item in world.clusters.values() if isinstance(item, Writer)]
             syncer = Syncer(
                 world.config,
@@ -165,6 +183,7 @@ def sync_benches() -> Iterator[Callable[..., Bench]]:
                 world.groups,
                 world.primaries,
                 ask,
+                ask_many=ask_many if together else None,
                 dry_run=dry_run,
                 now_ms=lambda: world.now_ms,
                 auditor=Auditor(world.audit, lambda: world.now_ms),

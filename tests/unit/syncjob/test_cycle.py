@@ -283,7 +283,7 @@ class TestDirection:
         assert it.writer("a").written == it.writer("b").written == []
 
     def test_without_the_vectors_nothing_is_decided(self, bench: Callable[..., Bench]) -> None:
-        it = consuming(bench, 5)
+        it = consuming(bench, 5).apart()
         it.world.commit("b", 3)
 
         def fail(*_: object) -> Mapping[TopicPartition, ResumeAnswer]:
@@ -303,7 +303,7 @@ class TestSomebodyAtTheTarget:
         assert it.commit("b").next_offset == 0  # type: ignore[union-attr]
 
     def test_members_that_join_at_the_last_moment_are_left_alone(self, bench: Callable[..., Bench]) -> None:
-        it = consuming(bench, 15)
+        it = consuming(bench, 15).apart()
         original = it.syncer._ask
 
         def ask(
@@ -339,7 +339,7 @@ class TestSomebodyAtTheTarget:
     def test_a_commit_between_the_decision_and_the_write_is_left_alone(
         self, bench: Callable[..., Bench]
     ) -> None:
-        it = consuming(bench, 15)
+        it = consuming(bench, 15).apart()
         original = it.syncer._ask
 
         def ask(
@@ -484,7 +484,7 @@ class TestFrozen:
     """The job stands still for a moment, in which a planned move to b takes place from beginning to end."""
 
     def frozen(self, bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, before: str) -> Bench:
-        it = consuming(bench, 5, cycles=3)
+        it = consuming(bench, 5, cycles=3).apart()
         it.world.commit("a", 15)
         writer, decisions, commits_of = (
             it.writer("b"),
@@ -705,7 +705,7 @@ class TestAsking:
     def test_a_group_without_an_answer_is_asked_about_in_every_cycle(
         self, bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        it = consuming(bench, 15, cycles=1)
+        it = consuming(bench, 15, cycles=1).apart()
 
         def silent(*_: object) -> Mapping[TopicPartition, ResumeAnswer]:
             it.asked.append((ClusterName("aggregate-a"), ClusterName("aggregate-b")))
@@ -770,7 +770,7 @@ class TestAsking:
     def test_a_topic_made_anew_at_the_target_is_asked_about_at_once(
         self, bench: Callable[..., Bench]
     ) -> None:
-        it = consuming(bench, 15, cycles=1)
+        it = consuming(bench, 15, cycles=1).apart()
         it.writer("b").infos[TOPIC] = replace(it.writer("b").infos[TOPIC], topic_id=TopicId("another"))
         it.cycle()
         assert it.asked.count((ClusterName("aggregate-a"), ClusterName("aggregate-b"))) == 2
