@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from parallax.config.config import Config
 from parallax.domain.commits import Commits, ObservedCommit, PublishedOffset, last_seen
@@ -14,6 +15,8 @@ from parallax.ports.groups import StoredGroup
 from syncjob.clusters import to_remember
 from syncjob.facts import GroupFacts, GroupSide, Seen
 from syncjob.look import Look
+
+Row = TypeVar("Row", ObservedCommit, UnreadableRow, PublishedOffset | UnreadableRow)
 
 
 class Gathering:
@@ -89,8 +92,8 @@ class Gathering:
         """
         group, snapshot, sight = look.group, look.snapshots[cluster], look.sight
         every, not_seen = apart(observed)
-        stored = [item for item in every if self._config.chosen_anywhere(item.topic_partition.topic)]
-        unreadable += [row for row in not_seen if self._config.chosen_anywhere(row.topic_partition.topic)]
+        stored = self._chosen(every)
+        unreadable += self._chosen(not_seen)
         if snapshot is None:
             commits, topic_ids = last_seen(stored)
             before = commits
@@ -121,12 +124,16 @@ class Gathering:
             read_at_ms=0 if snapshot is None else snapshot.read_at_ms,
         )
 
+    def _chosen(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """The rows of topics that are chosen."""
+        topics = {row.topic_partition.topic for row in rows}
+        left_out = {topic for topic in topics if not self._config.chosen_anywhere(topic)}
+        return [row for row in rows if row.topic_partition.topic not in left_out] if left_out else rows
+
     def _published(
         self, stored: Iterable[PublishedOffset | UnreadableRow], unreadable: list[UnreadableRow]
     ) -> Offers:
         """What was published for a group on a cluster; what can't be read goes to ``unreadable``."""
-        found, not_found = apart(
-            item for item in stored if self._config.chosen_anywhere(item.topic_partition.topic)
-        )
+        found, not_found = apart(self._chosen(list(stored)))
         unreadable += not_found
         return {item.topic_partition: item for item in found}

@@ -13,6 +13,7 @@ import binascii
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from parallax.domain.ids import RegionName, SourceId, SourceOffset, TargetOffset, TopicId
 from parallax.domain.progress import SourcePosition
@@ -30,7 +31,10 @@ _MAX_NUMBER = 2**63 - 1
 _MAX_NUMBER_BYTES = 9
 _SEVEN_BITS = 0x7F
 """Of a number in each byte; the high bit tells of a further one."""
+_TWO_BYTES, _THREE_BYTES = 1 << 14, 1 << 21
 _SHORT = tuple(bytes((value,)) for value in range(_SEVEN_BITS + 1))
+_MOST_NAMES = 10_000
+"""Of regions and topics of which it is remembered how they are written: the same ones stand in every text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +176,10 @@ def _vector(positions: Mapping[SourceId, SourcePosition]) -> bytes:
 def _number(value: int) -> bytes:
     if 0 <= value <= _SEVEN_BITS:  # nearly all of what lies between ranges
         return _SHORT[value]
+    if 0 <= value < _TWO_BYTES:
+        return bytes((value & _SEVEN_BITS | 0x80, value >> 7))
+    if 0 <= value < _THREE_BYTES:
+        return bytes((value & _SEVEN_BITS | 0x80, value >> 7 & _SEVEN_BITS | 0x80, value >> 14))
     if not 0 <= value <= _MAX_NUMBER:
         raise MetadataError(f"{value} can't be written into committed metadata: it is negative or too large")
     out = bytearray()
@@ -182,6 +190,7 @@ def _number(value: int) -> bytes:
     return bytes(out)
 
 
+@lru_cache(_MOST_NAMES)
 def _string(value: str) -> bytes:
     raw = value.encode()
     return _number(len(raw)) + raw

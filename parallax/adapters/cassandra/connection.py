@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -13,8 +14,14 @@ from typing import Any, Generic, TypeVar
 import cassandra
 from cassandra import ConsistencyLevel, ProtocolVersion, cluster, connection, pool, protocol, query
 from cassandra.auth import AuthProvider, PlainTextAuthenticator
-from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable, Session
-from cassandra.concurrent import execute_concurrent
+from cassandra.cluster import (
+    EXEC_PROFILE_DEFAULT,
+    Cluster,
+    ExecutionProfile,
+    NoHostAvailable,
+    ResponseFuture,
+    Session,
+)
 from cassandra.policies import DCAwareRoundRobinPolicy, ExponentialReconnectionPolicy, TokenAwarePolicy
 from cassandra.query import BatchStatement, BatchType, PreparedStatement, tuple_factory
 
@@ -78,7 +85,6 @@ FOREIGN = (*BY_TYPE,)
 
 DEFAULT_PORT = 9042
 _CONCURRENT_REQUESTS = 64
-_FEW_REQUESTS = 8
 _RECONNECT_S, _LONGEST_RECONNECT_S = 0.5, 10.0
 """A node that comes back after an hour is found within about this time, not after the driver's ten minutes."""
 
@@ -379,14 +385,15 @@ class CassandraConnection:
             return []
         session = self._connected()
         with self._call(f"{len(queued)} request(s)"):
-            if len(queued) <= _FEW_REQUESTS:
-                # What `execute_concurrent` counts and collects costs as much as asking.
-                futures = [session.execute_async(*request) for request in queued]
-                return [list(future.result()) for future in futures]
-            answers = execute_concurrent(
-                session, queued, concurrency=_CONCURRENT_REQUESTS, raise_on_first_error=True
-            )
-            return [list(answer) for _, answer in answers]
+            # What the driver's `execute_concurrent` counts and collects costs as much as asking.
+            answers: list[list[Row]] = []
+            asked: deque[ResponseFuture] = deque()
+            for request in queued:
+                if len(asked) == _CONCURRENT_REQUESTS:
+                    answers.append(list(asked.popleft().result()))
+                asked.append(session.execute_async(*request))
+            answers += [list(future.result()) for future in asked]
+            return answers
 
     def run_together(self, parts: Iterable[Sequence[Request]]) -> None:
         """Run prepared statements that write, those of a part as one: they are of one partition of a table, and few.

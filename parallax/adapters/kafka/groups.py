@@ -202,8 +202,9 @@ def write_commits(link: Link, group: GroupName, commits: Mapping[TopicPartition,
     answer = link.ask(link.coordinator(group), request, f"setting offsets of group {group!r}")
     for topic in answer.topics:
         for part in topic.partitions:
-            doing = f"setting the offset of group {group!r} on {topic.name}-{part.partition_index}"
-            link.check(part.error_code, doing)
+            if part.error_code:
+                doing = f"setting the offset of group {group!r} on {topic.name}-{part.partition_index}"
+                link.check(part.error_code, doing)
 
 
 def dismiss_members(link: Link, group: GroupName, instances: Collection[str]) -> None:
@@ -241,10 +242,12 @@ def commits_of(link: Link, group: GroupName, topics: Iterable[Any]) -> Mapping[T
     """
     found = {}
     for topic in topics:
+        name = TopicName(topic.name)
         for part in topic.partitions:
-            place = TopicPartition(TopicName(topic.name), part.partition_index)
+            place = TopicPartition(name, part.partition_index)
             try:
-                link.check(part.error_code, f"reading the offset of group {group!r} on {place}")
+                if part.error_code:
+                    link.check(part.error_code, f"reading the offset of group {group!r} on {place}")
             except NotFoundError:
                 continue
             if part.committed_offset >= 0:
