@@ -17,11 +17,11 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from lab.soak.watch import threads_of
 from offsetsvc.service import READ_POOL
 from offsetsvc.transport.grpc_server import CALL_POOL
-from parallax.client import messages
+from parallax.client import mapped, messages
 from parallax.client.answer import answer_from_pb
 from parallax.client.client import OffsetClient, at_cluster, at_region
 from parallax.client.targets import SERVICE
-from parallax.domain.ids import Route, TopicName, TopicPartition
+from parallax.domain.ids import ClusterName, Route, TopicName, TopicPartition
 from parallax.domain.outcome import Outcome
 from parallax.errors import (
     DeadlineError,
@@ -88,6 +88,32 @@ def test_a_partition_is_answered(client: OffsetClient) -> None:
     assert not answer.HasField("complete_to")
     assert {part.region: part.consumed_next_offset for part in answer.sources} == {"a": 6, "b": 6}
     assert {run.cluster for run in answer.sources[0].runs} == {"aggregate-a", "aggregate-b"}
+
+
+@pytest.mark.parametrize("most", [1, 4, 20_000])
+def test_many_positions_are_answered_together(
+    client: OffsetClient, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(mapped, "MOST_POSITIONS", most)
+    pair = ClusterName("aggregate-a"), ClusterName("aggregate-b")
+    item, positions = TopicPartition(TOPIC, 0), [mapped.NO_COMMIT, 0, 3, 7, 12, 40]
+    found = mapped.map_positions(client, pair, {item: positions})
+
+    assert list(found[item]) == positions
+    for position in positions[1:]:
+        alone = answer_from_pb(
+            client.get_failover_offset(
+                GROUP, TOPIC, 0, to=at_region("b"), origin=at_region("a"), next_offset=position
+            )
+        )
+        told = found[item][position]
+        assert (told.resume_offset, told.vector, told.skips, told.notes) == (
+            alone.resume_offset,
+            alone.vector,
+            alone.skips,
+            alone.notes,
+        )
+    assert found[item][mapped.NO_COMMIT].notes == {Outcome.NO_COMMIT}
 
 
 def test_timestamps_decide_where_the_caller_chose_them() -> None:
