@@ -248,12 +248,12 @@ def _is_below_what_was_seen(facts: GroupFacts, side: GroupSide, item: TopicParti
     return (
         facts.assignment is None
         and item.topic in side.topic_ids
+        and any(item in other.own for other in facts.sides.values() if other.cluster != side.cluster)
         and went_back(
             side.commits[item].commit.next_offset,
             _seen(side, item),
             replace(_nothing_known(side, item), moved_at_ms=since_ms + 1),
         )
-        and any(item in other.own for other in facts.sides.values() if other.cluster != side.cluster)
         and not facts.is_at_work_beside(side.cluster, item)
     )
 

@@ -20,7 +20,7 @@ from parallax.domain.ids import (
     TopicPartition,
 )
 from parallax.domain.outcome import Outcome
-from parallax.domain.progress import SourcePosition
+from parallax.domain.progress import MAX_EPOCH_ENDS, SourcePosition
 from parallax.domain.skips import SkipRange
 from parallax.v1 import offsets_pb2 as pb
 
@@ -156,15 +156,19 @@ def _vectors(mapped: pb.MappedPartition) -> Iterator[Mapping[SourceId, SourcePos
     ]
     nexts = zip(*(item.source_next_offsets for item in mapped.sources), strict=True)
     epochs = zip(*(item.source_leader_epochs for item in mapped.sources), strict=True)
+    many_epochs = any(len(ends) > MAX_EPOCH_ENDS for _, ends in sources)
     for consumed, of_epochs in zip(nexts, epochs, strict=True):
-        yield {
+        vector = {
             source: SourcePosition(
                 epoch,
                 SourceOffset(offset),
                 tuple([(known, end if end < offset else SourceOffset(offset)) for known, end in ends]),
-            ).bounded()
+            )
             for (source, ends), offset, epoch in zip(sources, consumed, of_epochs, strict=True)
         }
+        if many_epochs:
+            vector = {source: position.bounded() for source, position in vector.items()}
+        yield vector
 
 
 def _skips(distances: Iterator[int], count: int) -> tuple[SkipRange, ...]:

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -56,6 +56,9 @@ _ROWS_AT_ONCE = 50
 
 _BATCH_BYTES, _KEY_BYTES = 4_096, 100
 """Cassandra warns of requests of more than 5 KiB (``batch_size_warn_threshold``); a row has some bytes besides its text."""
+
+_MOST_SOURCES = 10_000
+"""That are remembered: the same few stand in every row."""
 
 PROGRESS_FORMAT = 1
 OBSERVED_FORMAT = 1
@@ -174,14 +177,19 @@ def _progress(values: Mapping[str, Any]) -> Progress:
         topic_id=TopicId(values["topic_id"]),
         resume_offset=TargetOffset(values["resume_offset"]),
         positions={
-            SourceId(RegionName(item["region"]), TopicId(item["topic_id"])): SourcePosition(
+            _source(item["region"], item["topic_id"]): SourcePosition(
                 item["leader_epoch"],
                 SourceOffset(item["source_next"]),
-                tuple((epoch, SourceOffset(end)) for epoch, end in item["epoch_ends"]),
+                tuple([(epoch, end) for epoch, end in item["epoch_ends"]]),
             )
             for item in values["positions"]
         },
     )
+
+
+@lru_cache(_MOST_SOURCES)
+def _source(region: str, topic_id: str) -> SourceId:
+    return SourceId(RegionName(region), TopicId(topic_id))
 
 
 _LAST_CHARACTER = "\U0010ffff"

@@ -27,7 +27,7 @@ class _Life:
 
     def __init__(self, make: Callable[..., Bench], seed: int) -> None:
         self._chance = Random(seed)
-        self.both = [make(partitions=2, together=together) for together in (True, False)]
+        self.both = [make(partitions=2, together=together, timeout_ms=60_000) for together in (True, False)]
         self.at = dict.fromkeys(GROUPS, "a")
 
     def play(self, cycles: int) -> Counter[Reason]:
