@@ -31,6 +31,7 @@ from replicator.kafka.topics import (
 _ANY_TIME_MS = 2**63 - 1
 _FOREVER_MS = 2**63 - 1
 _REPLICAS = 3
+_NAMED_TOPICS = 5
 _LARGEST_ENTRY_BYTES = 1024 * 1024
 """An entry of `replicator.copying.ledger.MAX_RUNS_PER_TRANSACTION` runs stays below it."""
 _LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
@@ -316,6 +317,7 @@ def _one_cluster_twice(
 
 def _compare_route(config: Config, route: Route, source: _Side, target: _Side) -> Iterator[Finding]:
     names = config.route_topics(route)
+    missing: list[TopicName] = []
     for name, info in sorted(source.topics.items()):
         copy = names.copy_of(name)
         there = None if copy is None else target.topics.get(copy)
@@ -323,6 +325,17 @@ def _compare_route(config: Config, route: Route, source: _Side, target: _Side) -
             yield from compare_topic(
                 route, info, source.configs.get(name, {}), there, target.configs.get(there.topic, {})
             )
+        elif copy is not None:
+            missing.append(name)
+    if missing and config.topics.new == "manual":
+        shown = ", ".join(missing[:_NAMED_TOPICS]) + (", ..." if len(missing) > _NAMED_TOPICS else "")
+        yield Finding(
+            Severity.NOTE,
+            Problem.TOPICS_NOT_ADDED,
+            str(route),
+            f"{len(missing)} topics are not copied ({shown}): {target.cluster} lacks them, and topics.new is manual",
+            "add those that shall be: 'parallax topics add'",
+        )
 
 
 def _check_run_log(config: Config, route: Route, target: _Side) -> Iterator[Finding]:

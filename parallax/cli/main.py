@@ -104,7 +104,7 @@ CHAPTERS = (
     Chapter(
         "Look after topics, rights and run logs",
         {
-            "topics": Entry("parallax.cli.topics", "services"),
+            "topics": Entry("replicator.topics_command", "services"),
             "acl": Entry("parallax.cli.acl", "services"),
             "runlog": Entry("replicator.run_log_command", "replicator"),
         },

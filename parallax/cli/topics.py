@@ -17,7 +17,7 @@ from parallax.cli.topic_settings import diff, sync
 from parallax.config.config import Config, load
 from parallax.domain.ids import ClusterName, TopicName, aggregate_cluster
 from parallax.domain.route_graph import Arrival, GraphFinding, RouteGraph, Withheld
-from parallax.domain.topic_choice import INTERNAL_TOPICS, matches
+from parallax.domain.topic_choice import INTERNAL_TOPICS, LeftOut, matches
 from parallax.errors import ParallaxError, UnknownTopicError
 
 _TIMEOUT_MS = 5_000
@@ -156,13 +156,36 @@ def where_of(
         known = ids.setdefault(of.cluster_id, [])
         known += [name for name in [config.one_kafka(cluster)] if name not in known]
     findings = [item for item in graph.findings() if not names or item.topic in (None, *names)]
+    not_added: list[Withheld] = []
+    if config.topics.new == "manual":
+        arrivals, not_added = _added(arrivals, topics)
     return Where(
         arrivals,
-        list(graph.withheld(arrivals)),
+        [*graph.withheld(arrivals), *not_added],
         findings,
         {cluster_id: clusters for cluster_id, clusters in ids.items() if cluster_id and len(clusters) > 1},
         failures,
     )
+
+
+def _added(
+    arrivals: Sequence[Arrival], topics: Mapping[ClusterName, Collection[TopicName]]
+) -> tuple[list[Arrival], list[Withheld]]:
+    """Those whose every target has the topic, and where the others end; what a silent cluster has nobody knows."""
+    reached: list[Arrival] = []
+    withheld: list[Withheld] = []
+    for arrival in arrivals:
+        name = arrival.topic
+        for hop, edge in enumerate(arrival.path):
+            before, name = name, edge.naming.of(name, edge.route.source)
+            if edge.target in topics and name not in topics[edge.target]:
+                if hop == len(arrival.path) - 1:  # of hops behind it the first that lacks it tells
+                    at = Arrival(arrival.origin, arrival.topic, edge.source, before, arrival.path[:-1])
+                    withheld.append(Withheld(at, edge, LeftOut.NOT_ADDED))
+                break
+        else:
+            reached.append(arrival)
+    return reached, withheld
 
 
 def _look(config: Config) -> tuple[dict[ClusterName, SeenCluster], dict[ClusterName, str]]:

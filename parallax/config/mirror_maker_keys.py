@@ -88,6 +88,7 @@ PUBLISHED = Ruling(
 _NOT_PUBLISHED = "offsets of groups are published where copies keep their names; here a group's topics are called otherwise at the target"
 _PACE = "offsets are published every sync.interval_ms, a second if not set"
 _DISCOVERY = "new topics and groups are found within seconds (replicator.discovery_interval_ms)"
+_NEW_TOPICS = "new topics are found within seconds; with 'topics.new: manual', which you set yourself, they wait until somebody adds them"
 _WORKER = "there is no Connect worker"
 _OWN_CLIENTS = "Parallax tunes its own clients"
 _HEARTBEATS = "beats are written where mm2_export.heartbeats says so, which you set yourself: lag and freshness are metrics without them"
@@ -110,12 +111,15 @@ RULES: dict[str, Callable[[str], Ruling]] = {
     ),
     **dict.fromkeys(
         (
-            "refresh.topics.enabled",
             "refresh.topics.interval.seconds",
             "refresh.groups.enabled",
             "refresh.groups.interval.seconds",
         ),
         _changed(_DISCOVERY, "replicator.discovery_interval_ms"),
+    ),
+    "refresh.topics.enabled": _switch(
+        Ruling(KeyVerdict.CHANGED, _DISCOVERY, "replicator.discovery_interval_ms"),
+        Ruling(KeyVerdict.CHANGED, _NEW_TOPICS, "topics.new"),
     ),
     "sync.group.offsets.enabled": _switch(Ruling(KeyVerdict.UNSUPPORTED, _NOT_PUBLISHED), _NOTHING),
     "sync.group.offsets.interval.seconds": _implied(_PACE),

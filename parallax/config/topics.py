@@ -130,6 +130,8 @@ class AclSync(Section):
 class Topics(Names):
     """Which topics are copied; routes may narrow the choice."""
 
+    new: Literal["auto", "manual"] = "auto"
+    """Of a topic that its target lacks: it is created there, or waits until somebody has done so (`parallax topics add`)."""
     on_recreate: Literal["continue", "stop"] = "continue"
     """Of a source topic that was deleted and made anew: its records follow, or its partitions are stopped."""
     builtin_excludes: bool = True

@@ -50,6 +50,8 @@ class LeftOut(Enum):
     """A built-in exclude chooses it, and the general ``include`` does not spell its name out."""
     RESIDENCY = "RESIDENCY"
     """Its records may not lie in the route's target region."""
+    NOT_ADDED = "NOT_ADDED"
+    """The target lacks it, and nobody has added it there (`topics.new`)."""
 
 
 @dataclass(frozen=True, slots=True)

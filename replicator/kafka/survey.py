@@ -79,6 +79,8 @@ class KafkaSurveyor:
         """Partitions that did not answer, and what was said of them."""
         self._unfit: dict[TopicName, str] = {}
         """Topics whose target can't be made to fit, and why."""
+        self._added_by_hand = config.topics.new == "manual"
+        self._not_added: frozenset[TopicName] = frozenset()
         self._requested = 0
         self._known: frozenset[TopicName] = frozenset()
         self._refused: frozenset[TopicName] = frozenset()
@@ -129,7 +131,10 @@ class KafkaSurveyor:
         source, unreadable = self._with_hidden(self._source, source, {*known, *(target or ())})
         target, unwritable = self._with_hidden(self._target, target, {*known, *(source or ())})
         refused: dict[TopicName, str] = {}
+        if source is not None and self._first_seen is None:
+            self._first_seen = {info.topic_id: info.partitions for info in source.values()}
         if source is not None and target is not None:
+            source = self._added(source, target)
             same_cluster = self._same_cluster()
             if same_cluster is None:
                 return Survey(ticket, None, {}, None)
@@ -223,6 +228,18 @@ class KafkaSurveyor:
             log.info("survey_incomplete", lease=str(self._lease), problem=str(error))
             return None
 
+    def _added(
+        self, source: dict[TopicName, TopicInfo], target: Mapping[TopicName, TopicInfo]
+    ) -> dict[TopicName, TopicInfo]:
+        """The source's topics without those that wait until somebody adds them: nothing of these is looked at."""
+        if not self._added_by_hand:
+            return source
+        waiting = frozenset(source.keys() - target.keys())
+        for topic in sorted(waiting - self._not_added):
+            log.info("topic_not_added", lease=str(self._lease), topic=topic)
+        self._not_added = waiting
+        return {topic: info for topic, info in source.items() if topic not in waiting}
+
     def _fit(self, there: TopicInfo, here: TopicInfo | None, refused: dict[TopicName, str]) -> bool:
         """Make the target's topic fit the source's. Whether something was done."""
         if here is not None and here.partitions >= there.partitions:
@@ -264,8 +281,7 @@ class KafkaSurveyor:
         self, topics: Mapping[TopicName, TopicInfo], logs: Mapping[TopicPartition, LogEnd]
     ) -> dict[TopicPartition, LogEnd]:
         """The logs, with where those begin that were never copied: the same each time, though ends move."""
-        if self._first_seen is None:
-            self._first_seen = {info.topic_id: info.partitions for info in topics.values()}
+        first_seen = self._first_seen or {}
         new = [item for item in logs if (item, topics[item.topic].topic_id) not in self._begins_at]
         by_time: Mapping[TopicPartition, tuple[int, int]] = {}
         if isinstance(self._start, int):
@@ -277,7 +293,7 @@ class KafkaSurveyor:
             if by_time:  # -1: no record is of that time or later
                 begins_at = by_time[item][0] if by_time[item][0] >= 0 else end
             else:  # of what comes while somebody looks nothing is left out
-                begins_at = end if item.partition < self._first_seen.get(topic_id, 0) else 0
+                begins_at = end if item.partition < first_seen.get(topic_id, 0) else 0
             self._begins_at[item, topic_id] = SourceOffset(begins_at)
         return {
             item: replace(log, begins_at=known)

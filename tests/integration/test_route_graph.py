@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
+from structlog.testing import capture_logs
+from typer.testing import CliRunner
 
 from offsetsvc.metrics import ServiceMetrics
 from offsetsvc.transport.grpc_server import GrpcServer
 from parallax import FailoverConsumer
+from parallax.cli import audited
 from parallax.config.config import Config
+from parallax.domain.audit import AuditStage
 from parallax.domain.ids import Route, TopicName
 from parallax.identity.identity import Identity
+from parallax.ports.audit import Auditor
+from parallax.runtime.deadline import wall_clock_ms
 from replicator.copying.state import lost_of
 from replicator.kafka.run_log import KafkaRunLog
+from replicator.topics_command import app as topics_app
+from tests.memory.audit import MemoryAuditLog
 from tests.memory.index import MemoryMappingIndex
 from tests.support import Stack, poll_until, unique_name
 from tests.worlds.live_routes import (
@@ -53,6 +64,59 @@ def test_a_route_copies_its_own_topics_and_none_of_kafkas_tools(
     there = AdminClient({"bootstrap.servers": harness.target}).list_topics(timeout=10).topics
     assert [name for name in there if name.startswith(topic_name)] == [topic_name]
     assert check_rows(harness) == 10
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_a_new_topic_waits_until_somebody_adds_it(
+    infrastructure: Stack, topic_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str
+) -> None:
+    kept = MemoryAuditLog()
+    monkeypatch.setattr(audited, "open_auditor", lambda _config: nullcontext(Auditor(kept, wall_clock_ms)))
+    harness = Harness(infrastructure, topic_name)
+    values: dict[str, Any] = {
+        "regions": {
+            harness.route.source: {"regional": {"bootstrap_servers": harness.source}},
+            harness.route.target: {"aggregate": {"bootstrap_servers": harness.target}},
+        },
+        "cassandra": {"contact_points": ["127.0.0.1"]},
+        "routes": [{"route": str(harness.route), "start": start}],
+        "topics": {"include": [topic_name], "new": "manual"},
+        "replicator": {"discovery_interval_ms": 500, "watermark_interval_ms": 300},
+    }
+    file = tmp_path / "parallax.yaml"
+    file.write_text(yaml.safe_dump(values), encoding="utf-8")
+    config = Config.model_validate(values)
+    at_target = AdminClient({"bootstrap.servers": harness.target})
+
+    def add(*arguments: str) -> list[str]:
+        command = ["add", topic_name, "--config", str(file), "-o", "json", *arguments]
+        with capture_logs():  # in a process of its own a command logs to standard error
+            result = CliRunner().invoke(topics_app, command)
+        assert result.exit_code == 0, result.output
+        return [row["state"] for row in json.loads(result.stdout)]
+
+    harness.create(2)
+    harness.produce(["old 0", "old 1"])
+    assert harness.copy_now(config).records == 0
+    owner = harness.own(config)
+    try:
+        poll_until(lambda: owner.progress, PATIENCE_S, "a report")
+        assert add() == ["ADD"]
+        assert topic_name not in at_target.list_topics(timeout=10).topics
+        assert add("--execute") == ["ADDED"]
+        assert len(at_target.list_topics(timeout=10).topics[topic_name].partitions) == 2
+        assert add("--execute") == ["THERE"]
+        poll_until(
+            lambda: [part.topic for part in owner.progress[-1].partitions if part.status.value == "copying"],
+            PATIENCE_S,
+            "it is copied",
+        )
+        harness.produce(["new"])
+        harness.wait_for({0: ["new"] if start == "latest" else ["old 0", "old 1", "new"]})
+    finally:
+        owner.finish()
+    ended = [(entry.call, entry.stage) for entry in kept.entries() if entry.stage is not AuditStage.INTENDED]
+    assert ended == [("topics add", AuditStage.DONE)]
 
 
 def test_a_route_reads_an_aggregate_cluster_renames_and_begins_where_it_says(

@@ -144,8 +144,19 @@ def test_two_ends_that_fit_give_no_finding() -> None:
     assert preflight(fitting()) == []
 
 
+def test_topics_that_wait_to_be_added_are_named() -> None:
+    clusters = fitting()
+    clusters["regional-a"].known |= {TopicName(name): info(name) for name in ("new", "__internal")}
+    made, by_hand = config(), config().model_dump() | {"topics": {"new": "manual"}}
+    assert run_preflight(made, [ROUTE], lambda name: clusters[name]) == []
+    found = run_preflight(Config.model_validate(by_hand), [ROUTE], lambda name: clusters[name])
+    assert [(item.problem, item.severity) for item in found] == [(Problem.TOPICS_NOT_ADDED, Severity.NOTE)]
+    assert "1 topics are not copied (new): aggregate-b lacks them" in found[0].message
+
+
 def test_a_topic_made_by_us_fits_its_source() -> None:
-    plan = target_topic_plan(TRIPS, 3, SOURCE_CONFIG)
+    plan = target_topic_plan(TRIPS, 3, SOURCE_CONFIG, 2)
+    assert plan.replicas == 2
     assert compared(plan.settings) == []
     assert plan.settings["max.message.bytes"] == SOURCE_CONFIG["max.message.bytes"]
     assert plan.settings["retention.ms"] == SOURCE_CONFIG["retention.ms"]

@@ -83,6 +83,24 @@ def test_a_chain_is_followed_and_own_records_alone_stay() -> None:
     }
 
 
+def test_what_waits_to_be_added_is_shown_where_it_stops() -> None:
+    one = {"cluster": KAFKA}
+    routes = ["a->b", {"route": "b->c", "copies": "all", "naming": "${source}.${topic}"}]
+    settings = config(routes, {"a": one, "b": one, "c": one}, new="manual")
+    at_a = {"regional_a": "trips cards new", "regional_b": "trips cards", "regional_c": "b.trips"}
+    found = where_of(settings, seen(**at_a), {}, [TopicName(name) for name in ("trips", "cards", "new")])
+    assert lines(found) == {
+        "trips@regional-a > regional-b as trips by a->b",
+        "trips@regional-a > regional-c as b.trips by a->b b->c",
+        "cards@regional-a > regional-b as cards by a->b",
+        "cards@regional-b not by b->c: NOT_ADDED",
+        "new@regional-a not by a->b: NOT_ADDED",
+        # Whether what lies at b was produced there nobody can tell by its name.
+        "trips@regional-b > regional-c as b.trips by b->c",
+    }
+    assert found.sound
+
+
 def test_a_topic_that_no_producer_has_is_refused_unless_one_did_not_answer() -> None:
     settings, name = config(["a->b"]), TopicName("trips")
     with pytest.raises(UnknownTopicError, match="none of regional-a, regional-b has a topic 'trips'"):
