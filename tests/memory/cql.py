@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from parallax.adapters.cassandra.audit import CassandraAuditLog
+from parallax.adapters.cassandra.audit import CassandraAuditLog, place_of
 from parallax.adapters.cassandra.decisions import CassandraOperationJournal, CassandraPrimaryStore
 from parallax.adapters.cassandra.groups import CassandraGroupStore
 from parallax.adapters.cassandra.migrations import MIGRATIONS
@@ -117,7 +117,7 @@ class _Table:
 def _ordered(cell: tuple[int, Any] | None) -> Any:
     """A key's place in Cassandra's order: of time uuids, first by their time."""
     value = (cell or (0, 0))[1]
-    return (value.time, value.bytes) if isinstance(value, UUID) else value
+    return place_of(value) if isinstance(value, UUID) else value
 
 
 class MemoryKeyspace:

@@ -123,8 +123,13 @@ def _time_of(place: uuid.UUID) -> int:
     return place.time
 
 
+def place_of(entry_id: uuid.UUID) -> tuple[int, bytes]:
+    """Where Cassandra has a time uuid among others: by time, then byte by byte, each of them signed (its TimeUUIDType)."""
+    return entry_id.time, bytes(byte ^ 0x80 for byte in entry_id.bytes[8:])
+
+
 def _place(row: Row) -> tuple[int, bytes]:
-    return row[0].time, row[0].bytes
+    return place_of(row[0])
 
 
 def _start_of(query: AuditQuery) -> uuid.UUID:
