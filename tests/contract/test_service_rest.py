@@ -287,6 +287,7 @@ def test_openapi_tells_the_errors_that_there_are(http: httpx.Client) -> None:
     assert set(described["components"]["schemas"]) == {
         "PrimaryBody",
         "PlanBody",
+        "PartitionSort",
         "CancelBody",
         "ExecuteBody",
         "RollBackBody",
