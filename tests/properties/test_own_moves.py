@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from offsetsvc.resume import request as request_module
+from offsetsvc.resume import call as call_module
 from offsetsvc.resume.own import OwnRoutes, OwnRows, of_topic
 from parallax.domain import own_log as own_log_module
 from parallax.domain.history import History
@@ -63,7 +63,7 @@ def destination_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def mutant(*args: Any) -> OwnRoutes:
         return replace(of_topic(*args), produced=None)
 
-    monkeypatch.setattr(request_module, "of_topic", mutant)
+    monkeypatch.setattr(call_module, "of_topic", mutant)
 
 
 def copies_for_own(monkeypatch: pytest.MonkeyPatch) -> None:
