@@ -28,7 +28,7 @@ from replicator.kafka.run_log import run_log_topic
 from replicator.kafka.transactions.coordinator import Coordinator, ProducerState
 from replicator.kafka.transactions.hanging import connected
 from replicator.kafka.transactions.hanging_changes import LAYOUTS, settle_changes
-from replicator.lease import change_id
+from replicator.lease import Lease, change_id
 from tests.support import Stack, poll_until
 from tests.worlds.deaf_producer import DeafProducer
 from tests.worlds.shard_harness import PATIENCE_S, Harness, check_rows
@@ -66,6 +66,8 @@ def verify(bootstrap_servers: str, value: str) -> None:
 
 class Loss:
     """Once, in the first transaction with records: which partitions get their marker, which one, and then the end.
+
+    The owner begins no session afterwards: it would end what hangs, before or after a test looks.
 
     Args:
         told: whether the coordinator hears of a partition, so that it writes its marker.
@@ -118,12 +120,23 @@ class Loss:
                 self._die()
             return real_commit(this, entries, logs)
 
+        self._let_no_session_begin_once_done(monkeypatch)
         monkeypatch.setattr(Openings, "wanted", lambda *_: opened)
         decided, real_commit = committed, BatchTarget.commit
         monkeypatch.setattr(BatchTarget, "commit", commit)
         monkeypatch.setattr(connector, "has_newest_transactions", lambda _connections: False)
         monkeypatch.setattr(Coordinator, "add", add)
         monkeypatch.setattr(Coordinator, "end", end)
+
+    def _let_no_session_begin_once_done(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        settle = connector.KafkaConnector.settle
+
+        def checked(this: connector.KafkaConnector, lease: Lease) -> None:
+            if self.done:
+                raise ClusterUnavailableError("the cluster is dead")
+            settle(this, lease)
+
+        monkeypatch.setattr(connector.KafkaConnector, "settle", checked)
 
     def _die(self) -> None:
         self.done, self._concerned = True, False
