@@ -58,9 +58,10 @@ class Reread(Generic[T]):
             try:
                 return signature, self._make()
             except Exception:
-                now_s = time.time()
-                ages_s = [now_s - found[2] / 1e9 for found in self._look() if found is not None]
-                written = any(0 <= age_s < _WRITTEN_WITHIN_S for age_s in ages_s)
+                now_s, later = time.time(), self._look()
+                ages_s = [now_s - found[2] / 1e9 for found in later if found is not None]
+                # What has changed since it was looked at may have done so long ago: a busy machine lets us wait, too.
+                written = later != signature or any(0 <= age_s < _WRITTEN_WITHIN_S for age_s in ages_s)
                 if not written or time.monotonic() > ends_at_s:
                     raise
             time.sleep(_LOOK_EVERY_S)

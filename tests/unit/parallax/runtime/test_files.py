@@ -83,3 +83,20 @@ def test_files_that_stand_still_and_do_not_fit_are_told_at_once(tmp_path: Path) 
     with pytest.raises(ValueError, match="invalid literal"):
         Reread([path], read)
     assert reads == [1]
+
+
+def test_a_file_that_changed_while_it_was_first_read_is_read_again_however_long_ago_that_was(
+    path: Path,
+) -> None:
+    """As where the machine is busy: what wrote it has long been done when the failure comes to be judged."""
+    path.write_text("", encoding="utf-8")
+    long_ago_s = path.stat().st_mtime - 60
+    os.utime(path, (long_ago_s, long_ago_s))
+
+    def read() -> int:
+        content = path.read_text(encoding="utf-8")
+        path.write_text("12", encoding="utf-8")
+        os.utime(path, (long_ago_s, long_ago_s))
+        return int(content)
+
+    assert Reread([path], read).get() == 12
