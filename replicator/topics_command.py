@@ -10,9 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from parallax.cli import audited
-from parallax.cli.options import ActorOption, ConfigOption, ExecuteOption, ReasonOption
+from parallax.cli.options import ActorOption, ConfigOption, ExecuteOption, ReasonOption, TargetOption
 from parallax.cli.rows import ListColumn, OutputFormat, OutputOption, RowListing
-from parallax.cli.topic_settings import TargetOption
 from parallax.cli.topics import app
 from parallax.config.config import Config, load
 from parallax.domain.ids import ClusterName, RegionName, Route, TopicName, aggregate_cluster

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import structlog
 
 from parallax.client.answer import Pair, ResumeAnswer
-from parallax.client.mapped import NO_COMMIT, Mapped
+from parallax.client.mapped import Mapped
+from parallax.client.messages import NO_COMMIT
 from parallax.domain.commits import went_back
 from parallax.domain.ids import GroupName, TargetOffset, TopicName, TopicPartition
 from parallax.domain.plain import is_within

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import threading
 import time
@@ -24,7 +23,7 @@ from parallax.domain.ids import ClusterName, TopicName
 from parallax.errors import UnavailableError
 from parallax.ports.audit import Auditor
 from parallax.runtime.deadline import Deadline
-from parallax.runtime.process import process_name
+from parallax.runtime.process import circles_seldom_looked_for, process_name
 from parallax.wiring import open_client
 from syncjob.checkpoints import CheckpointExport
 from syncjob.clusters import refuse_same_cluster
@@ -37,8 +36,6 @@ _log = structlog.get_logger(__name__)
 
 _SAY_EVERY_S = 10.0
 _WRITE_WITHIN_MS = 10_000
-_CIRCLES_LOOKED_FOR = (50_000, 20, 20)
-"""As `gc.set_threshold` takes it."""
 
 
 @contextmanager
@@ -54,20 +51,6 @@ def exporting(config: Config) -> Iterator[CheckpointExport]:
         yield export
     finally:
         export.close()
-
-
-@contextmanager
-def _circles_seldom_looked_for() -> Iterator[None]:
-    """Let Python look for circles of objects less often: a cycle makes and keeps many objects, and none in circles.
-
-    By default that took a sixth of the time in which 500 groups were decided about.
-    """
-    before = gc.get_threshold()
-    gc.set_threshold(*_CIRCLES_LOOKED_FOR)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 @contextmanager
@@ -90,7 +73,7 @@ def open_syncer(
     with (
         CassandraStores(config.cassandra, config.index, audit=config.audit) as stores,
         client,
-        _circles_seldom_looked_for(),
+        circles_seldom_looked_for(),
     ):
         owner = process_name("sync")
         teller = SyncTeller(stores.status, owner, stores.clock.now_ms)

@@ -12,10 +12,8 @@ from offsetsvc.resume.columns import Flags, Numbers
 from offsetsvc.resume.partition import Question
 from offsetsvc.resume.plain_many import NONE, ManyAnswers, bit_of, resume_many
 from offsetsvc.resume.plans import PartitionPlan
+from parallax.client.messages import NO_COMMIT
 from parallax.domain.outcome import Outcome
-
-NO_COMMIT = -1
-"""Instead of a next offset: the group has none."""
 
 _MOST_RANGES = 1_000_000
 """Skip ranges of a partition's answers in one message, some 5 MB; further positions are left out."""

@@ -15,10 +15,11 @@ from offsetsvc.moves import RecordedMoves
 from offsetsvc.parallel import Concurrently
 from offsetsvc.resume.by_timestamp import Times
 from offsetsvc.resume.call import FailoverCall, FailoverRequest, Topics, way_between
-from offsetsvc.resume.many import NO_COMMIT, ManyMapped, answer_many
+from offsetsvc.resume.many import ManyMapped, answer_many
 from offsetsvc.resume.partition import answer_partition
 from offsetsvc.resume.plans import PartitionPlans
 from offsetsvc.shared_reads import SharedReads
+from parallax.client.messages import NO_COMMIT
 from parallax.config.config import Config
 from parallax.domain.ids import (
     ClusterName,

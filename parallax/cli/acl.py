@@ -9,11 +9,18 @@ from typing import Annotated
 import typer
 
 from parallax.cli import audited, completion
-from parallax.cli.options import ActorOption, ConfigOption, ExecuteOption, ReasonOption
+from parallax.cli.options import (
+    ActorOption,
+    ConfigOption,
+    ExecuteOption,
+    ReasonOption,
+    TargetOption,
+    TopicsArgument,
+    target_regions,
+)
 from parallax.cli.rows import ListColumn, OutputFormat, OutputOption, RowListing
 from parallax.config.config import Config, load
 from parallax.domain.access_rules import AccessState
-from parallax.domain.ids import RegionName
 from parallax.domain.rights import Principal
 from parallax.ports.audit import operator_of
 from parallax.upkeep.access import AccessKeeper, AccessPlan, AccessRow
@@ -23,19 +30,8 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-TargetOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--to",
-        help="A target region; may be repeated. Default: every one.",
-        autocompletion=completion.regions,
-    ),
-]
 OneTargetOption = Annotated[
     str, typer.Option("--to", help="The target region.", autocompletion=completion.regions)
-]
-TopicsArgument = Annotated[
-    list[str] | None, typer.Argument(help="Topics, as they are called at the target. Default: every one.")
 ]
 
 _COLUMNS = (
@@ -207,11 +203,7 @@ def demotion(
 
 
 def _keepers(config: Config, to: Sequence[str] | None) -> list[AccessKeeper]:
-    every = dict.fromkeys(route.target for route in config.all_routes())
-    targets = [RegionName(name) for name in dict.fromkeys(to or ())] or list(every)
-    for target in targets:
-        config.routes_into(target)
-    return [AccessKeeper(config, target) for target in targets]
+    return [AccessKeeper(config, target) for target in target_regions(config, to)]
 
 
 def _changed(

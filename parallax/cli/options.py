@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +12,8 @@ from typer.core import TyperGroup
 
 from parallax.cli.completion import groups, regions
 from parallax.client.client import at_cluster, at_region
-from parallax.domain.ids import names_a_cluster
+from parallax.config.config import Config
+from parallax.domain.ids import RegionName, names_a_cluster
 from parallax.errors import InvalidNameError
 from parallax.v1 import offsets_pb2 as pb
 
@@ -36,6 +38,32 @@ ConfigOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 JsonLogsOption = Annotated[bool, typer.Option("--json", help="Print and log JSON.")]
 GroupArgument = Annotated[str, typer.Argument(help="A consumer group.", autocompletion=groups)]
+
+# --- of commands that look after targets ---------------------------------------------------------------------------
+
+TargetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--to", help="A target region; may be repeated. Default: every one.", autocompletion=regions
+    ),
+]
+TopicsArgument = Annotated[
+    list[str] | None, typer.Argument(help="Topics, as they are called at the target. Default: every one.")
+]
+
+
+def target_regions(config: Config, to: Sequence[str] | None) -> list[RegionName]:
+    """The regions that `TargetOption` names, each once; all that a route leads to, if it names none.
+
+    Raises:
+        UnknownRegionError, UnknownRouteError: nothing leads to such a region.
+    """
+    every = dict.fromkeys(route.target for route in config.all_routes())
+    targets = [RegionName(name) for name in dict.fromkeys(to or ())] or list(every)
+    for target in targets:
+        config.routes_into(target)
+    return targets
+
 
 # --- of commands that ask the offset services ----------------------------------------------------------------------
 

@@ -9,28 +9,24 @@ from typing import Annotated
 
 import typer
 
-from parallax.cli import audited, completion
+from parallax.cli import audited
 from parallax.cli.choosing import Row
-from parallax.cli.options import ActorOption, ConfigOption, ExecuteOption, ReasonOption
+from parallax.cli.options import (
+    ActorOption,
+    ConfigOption,
+    ExecuteOption,
+    ReasonOption,
+    TargetOption,
+    TopicsArgument,
+    target_regions,
+)
 from parallax.cli.rows import ListColumn, OutputFormat, OutputOption, RowListing
 from parallax.config.config import Config, load
-from parallax.domain.ids import RegionName, TopicName
+from parallax.domain.ids import TopicName
 from parallax.domain.topic_settings import SettingState
 from parallax.errors import UnknownTopicError
 from parallax.ports.audit import operator_of
 from parallax.upkeep.settings import CHANGED, SettingsKeeper, SettingsPlan, SettingsRow
-
-TopicsArgument = Annotated[
-    list[str] | None, typer.Argument(help="Topics, as they are called at the target. Default: every one.")
-]
-TargetOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--to",
-        help="A target region; may be repeated. Default: every one.",
-        autocompletion=completion.regions,
-    ),
-]
 
 
 def _sources(row: Row) -> str:
@@ -108,11 +104,7 @@ def sync(
 
 
 def _keepers(config: Config, to: Sequence[str] | None) -> list[SettingsKeeper]:
-    every = dict.fromkeys(route.target for route in config.all_routes())
-    targets = [RegionName(name) for name in dict.fromkeys(to or ())] or list(every)
-    for target in targets:
-        config.routes_into(target)
-    return [SettingsKeeper(config, target) for target in targets]
+    return [SettingsKeeper(config, target) for target in target_regions(config, to)]
 
 
 def _plan(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate, islice
-from typing import Any, cast
+from itertools import islice
+from typing import Any
 
 from parallax.client.answer import Pair, ResumeAnswer, present
 from parallax.client.client import OffsetClient, at_cluster
-from parallax.client.messages import outcome_from_pb
+from parallax.client.messages import NO_COMMIT, outcome_from_pb, unpacked
 from parallax.domain.ids import (
     ClusterName,
     RegionName,
@@ -21,11 +21,7 @@ from parallax.domain.ids import (
 )
 from parallax.domain.outcome import Outcome
 from parallax.domain.progress import MAX_EPOCH_ENDS, SourcePosition
-from parallax.domain.skips import SkipRange
 from parallax.v1 import offsets_pb2 as pb
-
-NO_COMMIT = -1
-"""Instead of a next offset: the group has none."""
 
 MOST_POSITIONS = 20_000
 """In one call."""
@@ -118,7 +114,7 @@ def answers_of(mapped: pb.MappedPartition, offsets: Sequence[int]) -> dict[int, 
         strict=True,
     )
     for place, (offset, resume_offset, complete_to, bits, pending, skips, vector) in enumerate(rows):
-        ranges = _skips(distances, skips) if skips else ()
+        ranges = unpacked(islice(distances, 2 * skips)) if skips else ()
         if place in left_out:
             continue
         noted, outcome = notes[bits]
@@ -169,8 +165,3 @@ def _vectors(mapped: pb.MappedPartition) -> Iterator[Mapping[SourceId, SourcePos
         if many_epochs:
             vector = {source: position.bounded() for source, position in vector.items()}
         yield vector
-
-
-def _skips(distances: Iterator[int], count: int) -> tuple[SkipRange, ...]:
-    bounds = cast("list[TargetOffset]", list(accumulate(islice(distances, 2 * count))))
-    return tuple(map(SkipRange, bounds[::2], bounds[1::2]))

@@ -20,6 +20,9 @@ from parallax.v1 import overview_pb2
 _OUTCOMES = {outcome.value: outcome for outcome in Outcome}
 """Asking the enum takes ten times as long, and every answer does so three times at least."""
 
+NO_COMMIT = -1
+"""Instead of a next offset, among positions that are asked for together: the group has none."""
+
 
 def outcome_to_pb(outcome: Outcome) -> pb.Outcome:
     """The same word in the proto; both enums carry the same numbers too."""
@@ -113,7 +116,12 @@ def skips_from_pb(answer: pb.FailoverOffset) -> tuple[SkipRange, ...]:
     """The skip ranges of an answer, packed or not."""
     if not answer.packed_skip_ranges:
         return ranges_from_pb(answer.skip_ranges)
-    bounds = cast("list[TargetOffset]", list(accumulate(answer.packed_skip_ranges)))
+    return unpacked(answer.packed_skip_ranges)
+
+
+def unpacked(distances: Iterable[int]) -> tuple[SkipRange, ...]:
+    """The skip ranges that `packed` has written so."""
+    bounds = cast("list[TargetOffset]", list(accumulate(distances)))
     return tuple(map(SkipRange, bounds[::2], bounds[1::2]))
 
 

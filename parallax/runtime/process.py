@@ -20,6 +20,8 @@ from structlog.typing import Processor
 from parallax.runtime.tracing import add_trace_ids
 
 _ENDING = (signal.SIGINT, signal.SIGTERM)
+_CIRCLES_LOOKED_FOR = (50_000, 20, 20)
+"""As `gc.set_threshold` takes it."""
 
 
 def configure_logging(*, json: bool = False, level: int = logging.INFO) -> None:
@@ -142,3 +144,17 @@ def spare_present_objects() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@contextmanager
+def circles_seldom_looked_for() -> Iterator[None]:
+    """Let the collector look for circles of objects less often, for work that makes and keeps many objects and none in circles.
+
+    By default that took a sixth of the time in which the sync job decided about 500 groups.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(*_CIRCLES_LOOKED_FOR)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from lab.stack.services import PARALLAX
 from tests.support import Stack, unique_name
-
-WITHIN_S = 150
+from tests.worlds.plays import told
 
 
 @pytest.fixture
@@ -26,20 +21,8 @@ def config(stack: Stack, tmp_path: Path) -> Path:
     return path
 
 
-def parallax(*arguments: str, config: Path) -> Any:
-    done = subprocess.run(
-        [*PARALLAX, *arguments, "--config", str(config), "--json"],
-        capture_output=True,
-        text=True,
-        timeout=WITHIN_S,
-        check=False,
-    )
-    assert done.returncode == 0, (arguments, done.stdout[-4_000:], done.stderr[-4_000:])
-    return json.loads(done.stdout)
-
-
 def test_a_drill_goes_there_and_back_and_loses_and_repeats_nothing(config: Path, tmp_path: Path) -> None:
-    found = parallax("drill", "--from", "a", "--to", "b", "--directory", str(tmp_path), config=config)
+    found = told("drill", "--from", "a", "--to", "b", "--directory", str(tmp_path), config=config)
     assert (found["ending"], found["problem"], found["proof"]) == ("passed", "", "once")
     figures = found["figures"]
     assert (figures["lost"], figures["redelivered"]) == (0, 0)
@@ -49,7 +32,7 @@ def test_a_drill_goes_there_and_back_and_loses_and_repeats_nothing(config: Path,
     assert "| passed |" in (tmp_path / "parallax-drill.md").read_text(encoding="utf-8")
     assert "<svg" in (tmp_path / "parallax-drill.html").read_text(encoding="utf-8")
 
-    proof = parallax("verify", found["group"], "--moves", "2", "--consumers", "failover", config=config)
+    proof = told("verify", found["group"], "--moves", "2", "--consumers", "failover", config=config)
     assert proof["verdict"] == "once"
     assert {source["region"] for item in proof["partitions"] for source in item["sources"]} == {"a", "b"}
     assert proof["records"]["once"] > 0
