@@ -262,9 +262,7 @@ def _never_delivered(
         part
         for item in at_origin
         for gap in item.history.lost
-        for part in without(
-            _passed(gap, item.history, commit, consumed, moved), known_spans(moved, item.history)
-        )
+        for part in _passed(gap, item.history, commit, consumed, moved)
     ]
     to_pass = [
         (gap.source_start, gap.source_end)
@@ -291,13 +289,22 @@ def _passed(
     consumed: SourcePosition,
     moved: SourcePosition,
 ) -> Sequence[LostRange]:
-    """The parts of a range at the origin that count as consumed."""
+    """The parts of a range at the origin that count as consumed since the group came there."""
     newest = history.newest
     if newest is not None and newest.source_start >= gap.source_end:
-        return within(gap, known_spans(consumed, history))
-    # The rows behind the range are missing: its place on the target tells.
-    crossed = gap.target_at <= commit and moved.source_next < gap.source_end <= consumed.source_next
-    return [gap] if crossed else []
+        return without(within(gap, known_spans(consumed, history)), known_spans(moved, history))
+    # The rows behind the range are missing, or a later lineage has them: its place on the target tells, and what has been
+    # consumed of each leader epoch, of which the newest that was read need not be the one that goes on behind it.
+    if gap.target_at > commit:
+        return []
+    before = moved.spans
+    parts = [
+        part
+        for epoch, found in consumed.spans.items()
+        for part in without(within(gap, found), before.get(epoch, ()))
+    ]
+    crossed = moved.source_next < gap.source_end <= consumed.source_next
+    return [*parts, *without([gap] if crossed else [], known_spans(moved, history))]
 
 
 # --- incarnations ----------------------------------------------------------------------------------------------

@@ -579,6 +579,31 @@ def test_lost_range_that_is_passed_over_is_told() -> None:
     assert answer.sources[0].lost == (lost(0, 3, 0),)
 
 
+def test_lost_range_that_was_passed_is_told_though_a_later_leader_epoch_was_read_elsewhere() -> None:
+    """The source threw a2 to a5 of epoch 2 away, which the group had read, and epoch 1 went on: a2', a3', which retention took, a4'.
+
+    ::
+
+        X   0  1 | (a2', a3' lost) 2  |3     commit 3     Y   0  1  2  3  4  5   6   7   8
+            a0 a1                  a4'                        a0 a1 a2 a3 a4 a5  a2' a3' a4'
+
+    X lost its tail behind a4', so another lineage tells of that. Going on at Y the group counts a2' and a3' as consumed: it is
+    told so, although the last record that it has read of the source is still a5.
+    """
+    on_x = [
+        of(A, mark(0, 0), run(0, 0, 2), closed_at=5, lost=[lost(2, 4, 2)]),
+        of(A, mark(5, 3, 5, epoch=1), generation=1),
+    ]
+    on_y = [
+        of(A, mark(0, 0), run(0, 0, 2), run(2, 2, 4, epoch=2), closed_at=6),
+        of(A, mark(2, 6, 2), run(2, 6, 3, epoch=1), generation=1),
+    ]
+    came_with = position(2, 6, (0, 2), (1, 2), (2, 6))
+    answer = ask(3, on_x, on_y, log(0, 9), [A], progress_at(0, came_with))
+    assert (answer.resume_offset, answer.sources[0].consumed.ends[1]) == (9, 5)
+    assert answer.sources[0].lost == (lost(2, 4, 2),)
+
+
 def test_lost_range_that_lies_before_the_group_in_both_clusters_is_told_when_it_has_passed() -> None:
     """Retention took a2 and a3 before X copied them, and a2 to a5 before Y did.
 

@@ -362,6 +362,23 @@ def lost_ranges_of_older_generations_forgotten(monkeypatch: pytest.MonkeyPatch) 
     )
 
 
+@shown_by(examples.test_lost_range_that_was_passed_is_told_though_a_later_leader_epoch_was_read_elsewhere)
+def lost_range_passed_by_the_last_record_read_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = resume_module._passed
+
+    def wrong(
+        gap: LostRange,
+        history: History,
+        commit: TargetOffset,
+        consumed: SourcePosition,
+        moved: SourcePosition,
+    ) -> list[LostRange]:
+        crossed = moved.source_next < gap.source_end <= consumed.source_next
+        return list(right(gap, history, commit, consumed, moved)) if crossed else []
+
+    monkeypatch.setattr(resume_module, "_passed", wrong)
+
+
 @shown_by(examples.test_lost_ranges_without_a_record_between_them_are_one)
 def each_lost_range_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
