@@ -16,7 +16,7 @@ BESIDE := setsid env --default-signal=INT bash -c '{ echo 19 >/proc/self/autogro
 STOPPED_BY_HAND := env --default-signal=INT # a shell lets what it runs beside ignore Ctrl-C
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo prove storm soak simulate worlds bench bench-full mechanisms modes pictures test test-fast test-one test-rules test-console screenshots docs lint types format formats proto check licences sbom lock clean
+.PHONY: help setup demo prove storm soak simulate worlds bench bench-full mechanisms modes pictures test test-fast test-one test-wide test-rules test-console screenshots docs lint types format formats proto check licences sbom lock clean
 
 help: ## List the verbs
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*?## "}; {printf "  make %-12s %s\n", $$1, $$2}'
@@ -68,7 +68,7 @@ licences: setup ## Write the table of dependencies and their licences into docs/
 sbom: setup ## Bill of materials of what the services install (build/sbom.json, CycloneDX)
 	@$(BIN)/python -m requirements.sbom
 
-test: setup ## Every test, on the real stack
+test: setup ## The tests, on the real stack (test-wide, test-rules, test-console, modes and mechanisms play what takes more)
 	@mkdir -p build; failed=0; \
 	$(BESIDE) $(BIN)/pytest $(TWO_WORKERS) $(IN_THE_TIME_LEFT) tests/properties >build/test-properties.log 2>&1 & worlds=$$!; \
 	trap 'kill -INT $$worlds; wait; exit 130' INT; trap 'kill -INT $$worlds $$others; wait; exit 143' TERM; \
@@ -82,6 +82,9 @@ test-fast: setup ## The tests that need no stack
 test-one: setup ## One test, file or folder, or by words of names: T=tests/unit/... or T="words"; STACK=folder of a running stack
 	@test -n "$(T)" || { echo 'make test-one T=tests/unit/parallax/domain/test_primary.py (or T="a test_name or other")'; exit 2; }
 	@$(if $(STACK),PARALLAX_TEST_INFRASTRUCTURE=$(STACK) PARALLAX_TEST_STACK=$(STACK)) $(BIN)/pytest --tb=short -v $(if $(findstring tests/,$(T)),$(T),-k "$(T)")
+
+test-wide: setup ## What takes clusters of several brokers, a datacenter of the store in each region, or several Spark workers
+	@$(BIN)/pytest tests/wide
 
 test-rules: setup ## Rules, alerts and dashboards on Debian's prometheus and prometheus-alertmanager, which have to be installed
 	@for tool in promtool prometheus amtool; do command -v $$tool >/dev/null || { echo "$$tool is missing: apt-get install prometheus prometheus-alertmanager"; exit 2; }; done

@@ -30,8 +30,8 @@ _OWN_STACK_TURN, _INFRASTRUCTURE_TURN = 4, 5
 _TURN = {"stack": _STACK_TURN, "infrastructure": _INFRASTRUCTURE_TURN}
 _HEAVY_TURN = {_OWN_STACK_TURN: _OWN_STACK_HEAVY_TURN, _INFRASTRUCTURE_TURN: _INFRASTRUCTURE_HEAVY_TURN}
 _HEAVY_TURNS = {_STACK_TURN, *_HEAVY_TURN.values()}
-_STACK_FOLDERS = {"contract", "integration", "e2e", "modes", "browser"}
-"""`make test` looks for them in all but the last two, which `make modes` and `make test-console` play."""
+_STACK_FOLDERS = {"contract", "integration", "e2e", "wide", "modes", "browser"}
+"""`make test` looks for them in all but the last three, which `make test-wide`, `make modes` and `make test-console` play."""
 _PRINTED_LINES = 40
 _whole_stacks: list[LocalStack] = []
 
