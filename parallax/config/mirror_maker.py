@@ -27,7 +27,7 @@ from parallax.errors import ConfigError, InvalidNameError
 
 _REGION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _KINDS = ("consumer", "producer", "admin")
-_DEFAULT_TOPIC_EXCLUDES = r".*[\-\.]internal, .*\.replica, __.*"
+_DEFAULT_TOPIC_EXCLUDES = r"mm2.*\.internal, .*\.replica, __.*"
 _DEFAULT_GROUP_EXCLUDES = "console-consumer-.*, connect-.*, __.*"
 _OLD_NAMES = {"topics.blacklist": "topics.exclude", "groups.blacklist": "groups.exclude"}
 _CONNECTORS = ["MirrorSourceConnector", "MirrorCheckpointConnector", "MirrorHeartbeatConnector"]

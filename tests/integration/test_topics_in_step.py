@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from parallax.adapters.kafka.topic_settings import SettingsDoor
 from parallax.cli import audited
 from parallax.cli.topics import app
 from parallax.config.config import Cluster, Config
+from parallax.config.mirror_maker import import_mirror_maker
 from parallax.domain.audit import AuditStage
 from parallax.domain.ids import ClusterName, RegionName, TopicName
 from parallax.domain.mirror_maker import Heartbeat
@@ -363,9 +365,11 @@ def test_with_revert_both_bring_a_topic_to_the_same_values(
     (source,) = step.sources
     theirs = f"src.{topic_name}"
     step.make(source, retention_ms=str(4 * HOUR_MS), segment_ms=str(HOUR_MS), compression_type="zstd")
+    for other in ("-more", ".internal", ".replica"):
+        step.make(source, topic_name + other)
     step.copy()
     step.round()
-    with mirror_maker(step, tmp_path):
+    with mirror_maker(step, tmp_path, **{"src->dst.topics": f"{topic_name}.*"}):
         door = step.door(step.target)
         poll_until(lambda: door.read([TopicName(theirs)]).topics, 2 * PATIENCE_S, "its topic")
         for name in (theirs, topic_name):  # set at the target, which both undo
@@ -388,3 +392,40 @@ def test_with_revert_both_bring_a_topic_to_the_same_values(
         } == {}
         assert "compression.type" in differences()
         assert ours["retention.ms"] == str(8 * HOUR_MS)
+        poll_until(lambda: step.seen(step.target, f"{theirs}-more"), PATIENCE_S, "its other topic")
+    assert in_force(step.seen(step.target, theirs))["retention.ms"] == str(8 * HOUR_MS)
+    of_the_file(step, tmp_path / "mirrormaker2.properties")
+
+
+def of_the_file(step: Step, file: Path) -> None:
+    """By the imported file the same topics are copied, and get the same values, as MirrorMaker 2 has copied and given."""
+    admin = AdminClient({"bootstrap.servers": step.addresses[step.target]})
+
+    def there() -> set[str]:
+        return {name for name in admin.list_topics(timeout=10).topics if step.topic in name} - {step.topic}
+
+    names = there()
+    before = {name: in_force(step.seen(step.target, name)) for name in names}
+    for gone in admin.delete_topics(list(names)).values():
+        gone.result(PATIENCE_S)
+    poll_until(lambda: not there(), PATIENCE_S, "its topics are gone")
+
+    text = file.read_text(encoding="utf-8")
+    accepted = [key.key for key in import_mirror_maker(text).keys if key.blocks]
+    config = Config.model_validate(import_mirror_maker(text, accepted).values)
+    (route,) = config.all_routes()
+    fit = TargetTopics(config, route)
+    for name, info in fit._source.topics().items():
+        copy = config.route_topics(route).copy_of(name)
+        if copy is not None:
+            fit.fit(replace(info, topic=copy))
+    assert names == {f"src.{step.topic}{other}" for other in ("", "-more", ".internal")}
+    names -= {f"src.{step.topic}.internal"}  # a built-in exclude of ours (docs/configuration.md)
+    assert there() == names
+    keeper = SettingsKeeper(config, route.target)
+    keeper.carry_out(keeper.plan())
+    after = {name: in_force(step.seen(step.target, name)) for name in names}
+    different = {
+        (name, key) for name in names for key in after[name] if after[name][key] != before[name].get(key)
+    }
+    assert {key for _, key in different} <= MEANT, different
