@@ -260,15 +260,6 @@ def _check_rack(config: Config, cluster: ClusterName, door: PreflightCluster) ->
     rack = config.cluster(cluster).client_rack
     if rack is None:
         return
-    if config.replicator.copy_path != "batch":
-        yield Finding(
-            Severity.WARNING,
-            Problem.NO_NEARER_REPLICA,
-            cluster,
-            f"client_rack={rack}: the record path reads from leaders alone",
-            "set replicator.copy_path=batch, or leave client_rack out",
-        )
-        return
     try:
         racks = door.racks()
     except ParallaxError:  # it goes without

@@ -51,7 +51,7 @@ class Cluster(Section):
     socket_receive_buffer_bytes: Annotated[int, Field(ge=16_384)] | None = None
     """The same for what is received."""
     client_rack: Annotated[str, Field(min_length=1)] | None = None
-    """The ``broker.rack`` that is nearest to the replicator: where the cluster's brokers name nearer replicas, the batch path reads
+    """The ``broker.rack`` that is nearest to the replicator: where the cluster's brokers name nearer replicas, records are read
     from those; None: from leaders."""
 
 

@@ -26,10 +26,11 @@ from replicator.kafka.incoming import IncomingRunLogs
 from replicator.kafka.layout import PATHS, fence, read_layout
 from replicator.kafka.layout_record import LayoutRecord
 from replicator.kafka.leader_epochs import LeaderEpochs
+from replicator.kafka.record.nearest import AskedLeaders, NearestSource
 from replicator.kafka.record.source import KafkaSource
 from replicator.kafka.record.target import KafkaTarget, batch_limit
 from replicator.kafka.run_log import KafkaRunLog, SystemClock, run_log_topic
-from replicator.kafka.survey import KafkaSurveyor
+from replicator.kafka.survey import FORGETFUL, KafkaSurveyor
 from replicator.kafka.transactions.coordinator import Coordinator, has_newest_transactions
 from replicator.kafka.transactions.hanging import settle
 from replicator.kafka.transactions.hanging_changes import settle_changes
@@ -44,6 +45,7 @@ LARGEST_ANSWER_BYTES = 128 * 1024 * 1024
 """A fetch answer holds at least one batch, however large."""
 
 _TOPIC_TIMEOUT_MS = 10_000
+_ENDS_TIMEOUT_S = 5.0
 
 
 class Connector(Protocol):
@@ -143,10 +145,15 @@ class KafkaConnector:
         )
 
     def source(self, lease: Lease) -> SourceReader:
-        """A consumer without a group."""
+        """A consumer without a group; with a rack there are two (`NearestSource`)."""
         cluster = self._config.source_cluster(lease.route)
-        settings = client_settings(self._config.cluster(cluster), client_id=f"parallax-{lease.route.target}")
-        return self._chosen(lease, KafkaSource(settings, cluster))
+        of = self._config.cluster(cluster)
+        settings = client_settings(of, client_id=f"parallax-{lease.route.target}")
+        if of.client_rack is None:
+            return self._chosen(lease, KafkaSource(settings, cluster))
+        ends = AskedLeaders(AdminClient({**settings, **FORGETFUL}), timeout_s=_ENDS_TIMEOUT_S)
+        near = KafkaSource({**settings, "client.rack": of.client_rack}, cluster)
+        return self._chosen(lease, NearestSource(near, lambda: KafkaSource(settings, cluster), ends))
 
     def _chosen(self, lease: Lease, source: SourceReader) -> SourceReader:
         """The source's records that the route copies, by the names of their copies."""

@@ -1,10 +1,11 @@
-"""The batch path beside three real brokers in racks: replicas are read from, and leaders alone decide."""
+"""Both copy paths beside three real brokers in racks: replicas are read from, and leaders alone decide."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +23,7 @@ from parallax.config.config import Cluster, Config
 from parallax.domain.ids import ClusterName, TopicName, TopicPartition
 from replicator.kafka import connector
 from replicator.kafka.batch.exchange import Fetch, FetchedPartition, WantedPartition
+from replicator.kafka.record.source import KafkaSource
 from replicator.kafka.topics import TopicAdmin
 from tests.support import poll_until, unique_name
 from tests.worlds.shard_harness import Harness, Owner, ends, same_on_both_sides
@@ -67,12 +69,44 @@ class Fetches:
         return len(nodes) > 5 and nodes.count(broker) >= 0.9 * len(nodes)
 
 
+class ReadFrom:
+    """Which broker the record path's reader of near replicas has the first partition from, as librdkafka tells."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.brokers: list[tuple[float, int]] = []
+
+        def note(told: str) -> None:
+            for topic in json.loads(told)["topics"].values():
+                part = topic["partitions"].get("0", {})
+                if part.get("fetch_state") == "active":
+                    self.brokers.append((time.monotonic(), int(part["broker"])))
+
+        class Noting(KafkaSource):
+            def __init__(self, settings: Mapping[str, Any], cluster: ClusterName) -> None:
+                noting = (
+                    {"statistics.interval.ms": 200, "stats_cb": note} if "client.rack" in settings else {}
+                )
+                super().__init__({**settings, **noting}, cluster)
+
+        monkeypatch.setattr(connector, "KafkaSource", Noting)
+
+    def mostly(self, broker: int, seconds: float = 2.0) -> bool:
+        """Whether nine of ten times it was that one lately."""
+        since = time.monotonic() - seconds
+        nodes = [node for at, node in self.brokers if at >= since]
+        return len(nodes) > 5 and nodes.count(broker) >= 0.9 * len(nodes)
+
+
 class Route:
     """A route that is being copied, of one topic with two partitions."""
 
-    def __init__(self, stack: LocalStack) -> None:
+    def __init__(self, stack: LocalStack, copy_path: str = "batch") -> None:
         self.harness = Harness(
-            stack, unique_name("racks"), clusters=(CLUSTER, "aggregate-m"), source_replicas=3
+            stack,
+            unique_name("racks"),
+            clusters=(CLUSTER, "aggregate-m"),
+            source_replicas=3,
+            copy_path=copy_path,
         )
         self.harness.create(2)
         self.config = self.harness.config()
@@ -197,6 +231,38 @@ def test_the_nearer_replica_is_read_from_and_never_believed_about_the_logs_end(
     poll_until(lambda: near in in_sync(admin, topic), _WITHIN_S, "it has caught up")
     poll_until(lambda: fetches.mostly(near), _WITHIN_S, "it is read from again")
     route.goes_on(owner, "from the replica that has come back")
+    route.finish(owner)
+
+
+@pytest.mark.stack
+@pytest.mark.timeout(_TIMEOUT_S)
+def test_record_by_record_a_nearer_replica_is_read_from_and_not_believed_either(
+    stack: LocalStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_from = ReadFrom(monkeypatch)
+    admin = AdminClient({"bootstrap.servers": stack.bootstrap(CLUSTER)})
+    route = Route(stack, "record")
+    topic = route.harness.topic
+    near = next(broker for broker in (1, 2, 3) if broker != leader(admin, topic))
+    route.stand_in(rack_of(near))
+    owner = route.own()
+    route.goes_on(owner, "at first")
+    poll_until(lambda: read_from.mostly(near), _WITHIN_S, "the nearer replica is read from")
+    route.goes_on(owner, "from the nearer replica")
+
+    name = f"{CLUSTER}-{near}"
+    set_topic(admin, topic, "follower.replication.throttled.replicas", "*")
+    set_broker(admin, near, "follower.replication.throttled.rate", "1")
+    stack.kill(name)
+    shutil.rmtree(stack.layout.storage_path(name) / f"{topic}-0")
+    stack.start(name)
+    end = ends(stack.bootstrap(CLUSTER), topic)[0]
+    poll_until(lambda: asked_in_vain(ask(stack, topic, near, end)), _WITHIN_S, "it lacks what was read")
+    route.goes_on(owner, "beside a replica that lacks nearly all")
+    assert asked_in_vain(ask(stack, topic, near, end)), "it is not behind any more"
+    set_broker(admin, near, "follower.replication.throttled.rate", None)
+    poll_until(lambda: near in in_sync(admin, topic), _WITHIN_S, "it has caught up")
+    route.goes_on(owner, "once it has caught up")
     route.finish(owner)
 
 
