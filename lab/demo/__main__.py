@@ -18,7 +18,7 @@ from lab.demo.view import DemoView, live, show_report
 from lab.stack.control import StackClient
 from lab.stack.spec import StackSpec
 from lab.workload.journal import Journal, Lines
-from lab.workload.playing import options_of, play, running_stack
+from lab.workload.playing import STACK, options_of, play, running_stack
 
 _LINE_EVERY_S = 5.0
 
@@ -41,7 +41,7 @@ def _run(options: DemoOptions, console: Console) -> dict[str, Any]:
                 stack = stack_up.enter_context(
                     running_stack(
                         spec,
-                        options.directory / "stack",
+                        options.directory / STACK,
                         journal.remark,
                         keep=options.keep,
                     )
@@ -61,7 +61,7 @@ def _run(options: DemoOptions, console: Console) -> dict[str, Any]:
 
 
 def _tell_what_stays(options: DemoOptions, console: Console) -> None:
-    parallax, folder = shortest(Path(sys.executable).with_name("parallax")), options.directory / "stack"
+    parallax, folder = shortest(Path(sys.executable).with_name("parallax")), options.directory / STACK
     config = f"--config {folder / 'parallax.yaml'}"
     status = StackClient(folder).status()
     console.print("The stack is still up. Look at it:")

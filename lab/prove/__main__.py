@@ -14,7 +14,7 @@ from rich.text import Text
 
 from lab.prove.options import ProveOptions
 from lab.prove.scenario import Proof
-from lab.workload.playing import options_of, play, running_stack, show_verdict
+from lab.workload.playing import STACK, options_of, play, running_stack, show_verdict
 
 
 class _Bars:
@@ -52,7 +52,7 @@ def _run(options: ProveOptions, console: Console) -> dict[str, Any]:
         progress = _Bars(console, shown)
         progress.begin("two regions start")
         with running_stack(
-            options.stack, options.directory / "stack", progress.remark, keep=options.keep
+            options.stack, options.directory / STACK, progress.remark, keep=options.keep
         ) as stack:
             report = Proof(options, stack, progress).run()
         progress.begin("done", 1)

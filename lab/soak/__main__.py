@@ -31,7 +31,7 @@ from lab.storm.facts import StormFacts
 from lab.storm.options import GROUPS
 from lab.storm.verdict import judge, story
 from lab.workload.journal import Journal, Lines
-from lab.workload.playing import Stack, options_of, play, report_table, running_stack, show_verdict
+from lab.workload.playing import STACK, Stack, options_of, play, report_table, running_stack, show_verdict
 from offsetsvc.service import READ_POOL, READERS, REFRESH_POOL, REFRESHERS
 from offsetsvc.transport.grpc_server import CALL_POOL, call_threads
 from parallax.config.config import load
@@ -88,7 +88,7 @@ def _run(options: SoakOptions, console: Console) -> dict[str, Any]:
             stack = stack_up.enter_context(
                 running_stack(
                     StackSpec(heap_touched=True),
-                    options.directory / "stack",
+                    options.directory / STACK,
                     journal.remark,
                     keep=options.keep,
                 )

@@ -19,7 +19,7 @@ from lab.storm.scenario import Storm
 from lab.storm.schedule import Schedule
 from lab.storm.verdict import judge, story
 from lab.workload.journal import Journal, Lines
-from lab.workload.playing import options_of, play, report_table, running_stack, show_verdict
+from lab.workload.playing import STACK, options_of, play, report_table, running_stack, show_verdict
 from parallax.errors import ParallaxError
 
 _LINE_EVERY_S = 10.0
@@ -65,7 +65,7 @@ def _run(options: StormOptions, console: Console) -> dict[str, Any]:
         with journal.step("two regions start: four Kafka clusters, Cassandra, Spark, offset services"):
             stack = stack_up.enter_context(
                 running_stack(
-                    StackSpec(steerable=True), options.directory / "stack", journal.remark, keep=options.keep
+                    StackSpec(steerable=True), options.directory / STACK, journal.remark, keep=options.keep
                 )
             )
         storm = Storm(options, schedule, stack, journal)

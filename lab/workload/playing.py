@@ -25,6 +25,8 @@ from lab.stack.supervisor import interruptible, start_detached
 from parallax.errors import ParallaxError
 
 Stack = LocalStack | StackClient
+STACK = "stack"
+"""The folder of a play's stack, in the play's own."""
 _INTERRUPTED = 130
 
 
@@ -99,15 +101,18 @@ def play(
 
     Args:
         options: its options.
-        leftovers: folders of an earlier play, deleted first.
+        leftovers: folders of an earlier play, deleted first; not while its stack runs, which ends this one.
         run: plays, and returns the report; its ``failures`` decide the exit code, ``seconds`` is how long it took.
         show: prints the report.
     """
     console = Console()
-    for name in leftovers:
-        shutil.rmtree(options.directory / name, ignore_errors=True)
     options.directory.mkdir(parents=True, exist_ok=True)
     try:
+        wipe(
+            options.directory / STACK
+        )  # first: while it runs, another play judges by the files that are deleted below
+        for name in leftovers:
+            shutil.rmtree(options.directory / name, ignore_errors=True)
         with interruptible():
             report = run(options, console)
     except KeyboardInterrupt:
