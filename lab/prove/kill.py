@@ -11,9 +11,10 @@ from lab.workload.playing import Stack
 from lab.workload.topics import EndOffsets
 from lab.workload.worker import WorkerError, wait_until
 
-_TRIES = 6
-_BETWEEN_S = 0.7
-"""After a kill that proved nothing the application copies on for a moment before the next."""
+_TRIES = 20
+_DECIDED_S = 1.0
+"""A commit that was asked for before Spark stood still has been written by then."""
+_BETWEEN_S = 0.3
 _OPEN_WITHIN_S = 30.0
 _ANSWER_S = 10.0
 
@@ -23,9 +24,9 @@ class Kill:
     """A kill that left transactions unfinished.
 
     Attributes:
-        at_ms: when, milliseconds since the Unix epoch.
+        at_ms: when Spark stood still, to be killed: milliseconds since the Unix epoch.
         stable_ends: by cluster and partition: the last stable offset, where it was held below the high watermark.
-        tries: kills before this one that hit no transaction, and this one.
+        tries: how often Spark stood still until it was in a transaction.
     """
 
     at_ms: int
@@ -36,11 +37,12 @@ class Kill:
 def kill_in_transaction(stack: Stack, ends: Mapping[str, EndOffsets], remark: Callable[[str], None]) -> Kill:
     """Kill the Spark application with SIGKILL while an aggregate cluster has an open transaction.
 
-    A transaction that was open may have been committed before the kill came. Such a kill proves nothing: the
-    application is started again, and killed again. After the kill that counts it is started as well.
+    A transaction that is seen open may be committed before a kill comes, and the records may be over before the application is
+    back for another one. So it is frozen first, and killed if the transaction is open still; if not, it goes on. After the
+    kill it is started again.
 
     Raises:
-        WorkerError: no kill hit a transaction, none was ever open, or a cluster did not answer.
+        WorkerError: it never stood still in a transaction, none was ever open, or a cluster did not answer.
     """
     for number in range(1, _TRIES + 1):
         wait_until(
@@ -49,16 +51,19 @@ def kill_in_transaction(stack: Stack, ends: Mapping[str, EndOffsets], remark: Ca
             f"no transaction was open for {_OPEN_WITHIN_S:.0f} s: are the producers at work?",
         )
         at_ms = int(time.time() * 1_000)
-        stack.kill(SPARK)
+        stack.freeze(SPARK)
+        time.sleep(_DECIDED_S)
         held = {cluster: _held(cluster, asked) for cluster, asked in ends.items()}
         held = {cluster: partitions for cluster, partitions in held.items() if partitions}
-        remark(f"Spark killed; unfinished transactions hold {_told(held)}")
-        stack.start(SPARK)
-        remark("Spark is back")
         if held:
+            stack.kill(SPARK)
+            remark(f"Spark killed; unfinished transactions hold {_told(held)}")
+            stack.start(SPARK)
+            remark("Spark is back")
             return Kill(at_ms, held, number)
+        stack.start(SPARK)
         time.sleep(_BETWEEN_S)
-    raise WorkerError(f"none of {_TRIES} kills hit an open transaction")
+    raise WorkerError(f"Spark stood still {_TRIES} times, and never in a transaction")
 
 
 def _held(cluster: str, ends: EndOffsets) -> dict[int, int]:
@@ -70,4 +75,4 @@ def _held(cluster: str, ends: EndOffsets) -> dict[int, int]:
 
 def _told(held: Mapping[str, Mapping[int, int]]) -> str:
     parts = [f"{len(partitions)} partitions of {cluster}" for cluster, partitions in held.items()]
-    return " and ".join(parts) or "nothing"
+    return " and ".join(parts)

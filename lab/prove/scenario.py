@@ -223,7 +223,7 @@ class Proof:
                 (seconds or 0.0 for held in stalled.values() for seconds in held.values()), default=0.0
             ),
             "stalls_s": stalled,
-            "kills": kill.tries,
+            "tries": kill.tries,
             "outcomes": dict(answers.outcomes),
             "incomplete_answers": answers.incomplete,
             "asked_per_s": round(answers.asked / asked_s, 1),
