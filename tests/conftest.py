@@ -57,8 +57,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     A browser keeps an event loop running in its thread, in which no other test could run one of its own.
 
-    Where two workers share the tests (`make test`), one of them begins with all that is heavy, which is one lane. The other
-    takes the rest, file by file, and so does the first when it is done, each with an `infrastructure` of its own.
+    Where workers share the tests (`make test`), one of them begins with all that is heavy, which is one lane. The others take
+    the rest, file by file, and so does the first when it is done, each with an `infrastructure` of its own.
     First, because pytest-xdist reads the groups in the same hook.
     """
     for item in items:
