@@ -8,8 +8,8 @@ CODE := parallax replicator offsetsvc syncjob console lab
 # Who works where is told by tests/conftest.py. Tests with a stack wait as much as they work: three have what two processors can
 # do, each with brokers of its own. A worker that dies ends the run: its tests would be given to one that may wait for ever.
 WORKERS := --max-worker-restart 0 --dist loadgroup --no-loadscope-reorder --numprocesses
-# The worlds of tests/properties take the processor time that tests with a stack leave, and may have to wait for it longer than a
-# test may take that has the machine.
+# Tests without a stack wait for half of their time: the worlds of tests/properties take what they leave, and may have to wait for
+# it longer than a test may take that has the machine.
 # Linux shares time between sessions first (autogroup), where it is told to: nice counts within one only.
 IN_THE_TIME_LEFT := --timeout 1200 --override-ini faulthandler_timeout=1180
 BESIDE := setsid env --default-signal=INT bash -c '{ echo 19 >/proc/self/autogroup; } 2>/dev/null; exec nice -n 19 "$$0" "$$@"'
@@ -69,10 +69,10 @@ sbom: setup ## Bill of materials of what the services install (build/sbom.json, 
 	@$(BIN)/python -m requirements.sbom
 
 test: setup ## The tests, on the real stack (test-wide, test-rules, test-console, modes and mechanisms play what takes more)
-	@mkdir -p build; failed=0; worlds=; \
-	trap '[ -z "$$worlds" ] || kill -INT $$worlds; wait; exit 130' INT; trap 'kill -INT $$worlds $$others; wait; exit 143' TERM; \
-	$(STOPPED_BY_HAND) $(BIN)/pytest $(WORKERS) 2 -m "not stack" --ignore tests/properties & others=$$!; wait $$others || failed=$$?; \
+	@mkdir -p build; failed=0; \
 	$(BESIDE) $(BIN)/pytest $(WORKERS) 2 $(IN_THE_TIME_LEFT) tests/properties >build/test-properties.log 2>&1 & worlds=$$!; \
+	trap 'kill -INT $$worlds; wait; exit 130' INT; trap 'kill -INT $$worlds $$others; wait; exit 143' TERM; \
+	$(STOPPED_BY_HAND) $(BIN)/pytest $(WORKERS) 2 -m "not stack" --ignore tests/properties & others=$$!; wait $$others || failed=$$?; \
 	$(STOPPED_BY_HAND) $(BIN)/pytest $(WORKERS) 3 -m stack tests/contract tests/integration tests/e2e & others=$$!; wait $$others || failed=$$?; \
 	wait $$worlds || failed=$$?; cat build/test-properties.log; exit $$failed
 
