@@ -5,9 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CODE := parallax replicator offsetsvc syncjob console lab
-# Who works where is told by tests/conftest.py. Tests with a stack wait as much as they work: three have what two processors can
-# do, each with brokers of its own. A worker that dies ends the run: its tests would be given to one that may wait for ever.
-WORKERS := --max-worker-restart 0 --dist loadgroup --no-loadscope-reorder --numprocesses
+# Who works where is told by tests/conftest.py. A third worker with a stack would need a third set of brokers, and what is heavy
+# takes twice as long beside it. A worker that dies ends the run: its tests would be given to one that may wait for ever.
+TWO_WORKERS := --numprocesses 2 --max-worker-restart 0 --dist loadgroup --no-loadscope-reorder
 # Tests without a stack wait for half of their time: the worlds of tests/properties take what they leave, and may have to wait for
 # it longer than a test may take that has the machine.
 # Linux shares time between sessions first (autogroup), where it is told to: nice counts within one only.
@@ -68,22 +68,22 @@ licences: setup ## Write the table of dependencies and their licences into docs/
 sbom: setup ## Bill of materials of what the services install (build/sbom.json, CycloneDX)
 	@$(BIN)/python -m requirements.sbom
 
-test: setup ## The tests, on the real stack (test-wide, test-rules, test-console, modes and mechanisms play what takes more)
+test: setup ## The tests, on the real stack (test-wide, test-rules, test-console and modes play what takes more)
 	@mkdir -p build; failed=0; \
-	$(BESIDE) $(BIN)/pytest $(WORKERS) 2 $(IN_THE_TIME_LEFT) tests/properties >build/test-properties.log 2>&1 & worlds=$$!; \
+	$(BESIDE) $(BIN)/pytest $(TWO_WORKERS) $(IN_THE_TIME_LEFT) tests/properties >build/test-properties.log 2>&1 & worlds=$$!; \
 	trap 'kill -INT $$worlds; wait; exit 130' INT; trap 'kill -INT $$worlds $$others; wait; exit 143' TERM; \
-	$(STOPPED_BY_HAND) $(BIN)/pytest $(WORKERS) 2 -m "not stack" --ignore tests/properties & others=$$!; wait $$others || failed=$$?; \
-	$(STOPPED_BY_HAND) $(BIN)/pytest $(WORKERS) 3 -m stack tests/contract tests/integration tests/e2e & others=$$!; wait $$others || failed=$$?; \
+	$(STOPPED_BY_HAND) $(BIN)/pytest $(TWO_WORKERS) -m "not stack" --ignore tests/properties & others=$$!; wait $$others || failed=$$?; \
+	$(STOPPED_BY_HAND) $(BIN)/pytest $(TWO_WORKERS) -m stack tests/contract tests/integration tests/e2e & others=$$!; wait $$others || failed=$$?; \
 	wait $$worlds || failed=$$?; cat build/test-properties.log; exit $$failed
 
 test-fast: setup ## The tests that need no stack
-	@$(BIN)/pytest $(WORKERS) 2 -m "not stack"
+	@$(BIN)/pytest $(TWO_WORKERS) -m "not stack"
 
 test-one: setup ## One test, file or folder, or by words of names: T=tests/unit/... or T="words"; STACK=folder of a running stack
 	@test -n "$(T)" || { echo 'make test-one T=tests/unit/parallax/domain/test_primary.py (or T="a test_name or other")'; exit 2; }
 	@$(if $(STACK),PARALLAX_TEST_INFRASTRUCTURE=$(STACK) PARALLAX_TEST_STACK=$(STACK)) $(BIN)/pytest --tb=short -v $(if $(findstring tests/,$(T)),$(T),-k "$(T)")
 
-test-wide: setup ## What takes clusters of several brokers, a datacenter of the store in each region, or several Spark workers
+test-wide: setup ## What takes several brokers a cluster, Spark workers or datacenters, three regions, or each mechanism of SASL
 	@$(BIN)/pytest tests/wide
 
 test-rules: setup ## Rules, alerts and dashboards on Debian's prometheus and prometheus-alertmanager, which have to be installed
@@ -99,8 +99,8 @@ test-console: setup ## Every page of the console in Debian's chromium, and alert
 screenshots: setup ## Take the pictures of the console's pages anew (docs/pictures), on a real stack with Debian's chromium
 	@PARALLAX_SCREENSHOTS=docs/pictures $(BIN)/pytest tests/browser/test_console_pages.py -k pictures
 
-mechanisms: setup ## Copy, publish, fail over and drill by every mechanism of SASL and by mutual TLS (test plays tokens and certificates)
-	@PARALLAX_TEST_MECHANISMS=all $(BIN)/pytest tests/e2e/test_secure_mechanisms.py
+mechanisms: setup ## Copy, publish, fail over and drill by every mechanism of SASL and by mutual TLS (a part of test-wide)
+	@$(BIN)/pytest tests/wide/test_secure_mechanisms.py
 
 modes: setup ## Lose replicators and regions in every shape of routes, and play it beside MirrorMaker 2 (test plays the shapes, and fewer kills)
 	@PARALLAX_TEST_MODES=all $(BIN)/pytest tests/integration/test_modes.py tests/modes

@@ -1,4 +1,4 @@
-"""A second stack, under a supervisor of its own, beside the shared one: its life, and its use as a third region."""
+"""A second stack, under a supervisor of its own, beside the shared one: its life."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import psutil
@@ -18,9 +17,6 @@ from lab.stack.errors import StackStateError
 from lab.stack.spec import StackSpec
 from lab.stack.supervisor import start_detached
 from tests.support import Stack, poll_until
-from tests.worlds.live import live_world, new_keyspace
-from tests.worlds.live_clients import Member, Traffic
-from tests.worlds.live_judgement import check_once, more
 from tests.worlds.processes import descendants, still_running
 
 _OWN_STACK_TIMEOUT_S = 600
@@ -68,24 +64,6 @@ class TestDetachedStack:
     def test_a_second_start_in_its_folder_is_refused(self, detached: StackClient) -> None:
         with pytest.raises(StackStateError, match="already runs"):
             start_detached(StackSpec(regions=("c",), services=False), detached.directory, lambda _line: None)
-
-    def test_a_group_goes_round_three_regions(
-        self, infrastructure: Stack, detached: StackClient, tmp_path: Path
-    ) -> None:
-        stacks: dict[str, Stack] = {"a": infrastructure, "b": infrastructure, "c": detached}
-        store = new_keyspace(infrastructure.cassandra_address())
-        with live_world(stacks, dict.fromkeys("abc", store), tmp_path, without_source="c") as world:
-            live = world.on_new_topic()
-            group = live.group("billing")
-            live.parallax("primary", group, "--set", "a")
-            with closing(Member(live, group)) as member, Traffic(live, {"a": 150, "b": 100}) as traffic:
-                more([member], 300)
-                for region in ("b", "c", "a"):
-                    moved = live.parallax("failover", group, "--to", region, "--execute")
-                    assert moved["ending"] == "moved"
-                    more([member], 300)
-                    assert member.consumer.region == live.names[region]
-                check_once([member], traffic.stop())
 
     def test_a_region_is_killed_as_one(self, detached: StackClient) -> None:
         detached.kill("region-c")

@@ -9,7 +9,6 @@ shown changes: a certificate, an authority, a password.
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import threading
@@ -56,10 +55,6 @@ LIFETIME_S = 300.0
 RECORDS = 50
 QUIET_S = 1.0
 REGIONS = ("a", "b")
-ALWAYS: Sequence[Mechanism] = ("OAUTHBEARER", "mtls")
-"""Passwords differ in what the libraries of the clients make of them, which test_secure_kafka tries; by
-SCRAM-SHA-512 the stack of test_secure_wire works, and the demonstration."""
-MECHANISMS = get_args(Mechanism) if os.environ.get("PARALLAX_TEST_MECHANISMS") == "all" else ALWAYS
 
 
 @pytest.fixture(scope="module")
@@ -224,7 +219,7 @@ def _text(message: Message) -> str:
     return (message.value() or b"").decode()
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("mechanism", get_args(Mechanism))
 def test_records_are_copied_and_groups_move(
     secure_stack: LocalStack, mechanism: Mechanism, tmp_path: Path
 ) -> None:
