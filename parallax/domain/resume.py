@@ -9,7 +9,7 @@ rows make the answer earlier, never later than an unconsumed record (docs/decisi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from parallax.domain.ids import UNKNOWN_EPOCH, RegionName, SourceId, SourceOffset, TargetOffset, TopicId
@@ -21,6 +21,7 @@ from parallax.domain.progress import (
     Progress,
     SourceHistory,
     SourcePosition,
+    Span,
     consumed_end,
     consumed_position,
     known_spans,
@@ -297,14 +298,17 @@ def _passed(
     # consumed of each leader epoch, of which the newest that was read need not be the one that goes on behind it.
     if gap.target_at > commit:
         return []
-    before = moved.spans
-    parts = [
+    before = _spans(moved)
+    return [
         part
-        for epoch, found in consumed.spans.items()
-        for part in without(within(gap, found), before.get(epoch, ()))
+        for epoch, found in _spans(consumed).items()
+        for part in without(within(gap, found), [*before.get(epoch, ()), *before.get(UNKNOWN_EPOCH, ())])
     ]
-    crossed = moved.source_next < gap.source_end <= consumed.source_next
-    return [*parts, *without([gap] if crossed else [], known_spans(moved, history))]
+
+
+def _spans(position: SourcePosition) -> Mapping[int, Sequence[Span]]:
+    """What was consumed by leader epoch; where none is known, offsets alone count."""
+    return position.spans or {UNKNOWN_EPOCH: [(SourceOffset(0), position.source_next)]}
 
 
 # --- incarnations ----------------------------------------------------------------------------------------------

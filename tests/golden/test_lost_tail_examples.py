@@ -604,6 +604,26 @@ def test_lost_range_that_was_passed_is_told_though_a_later_leader_epoch_was_read
     assert answer.sources[0].lost == (lost(2, 4, 2),)
 
 
+def test_lost_range_that_was_passed_is_told_where_no_leader_epoch_is_known() -> None:
+    """Retention took a2 and a3 before X copied them; brokers tell no leader epochs, and X lost its tail behind a4.
+
+    ::
+
+        X   0  1 | (a2, a3 lost) 2  |3     commit 3     Y   0  1  2  3  4
+            a0 a1                a4                         a0 a1 a2 a3 a4
+
+    A group that had read a2 at Y before is told of a3 alone.
+    """
+    on_x = [
+        of(A, mark(0, 0, epoch=-1), run(0, 0, 2, epoch=-1), closed_at=5, lost=[lost(2, 4, 2)]),
+        of(A, mark(5, 3, 5, epoch=-1), generation=1),
+    ]
+    on_y = [of(A, mark(0, 0, epoch=-1), run(0, 0, 5, epoch=-1))]
+    for read, told in ((0, lost(2, 4, 2)), (3, lost(3, 4, 2))):
+        answer = ask(3, on_x, on_y, log(0, 5), [A], progress_at(0, position(-1, read)))
+        assert (answer.resume_offset, answer.sources[0].lost) == (5, (told,))
+
+
 def test_lost_range_that_lies_before_the_group_in_both_clusters_is_told_when_it_has_passed() -> None:
     """Retention took a2 and a3 before X copied them, and a2 to a5 before Y did.
 
