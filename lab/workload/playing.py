@@ -69,7 +69,7 @@ def running_stack(
 
     Args:
         spec: what to run.
-        directory: its folder; what an earlier stack left there is deleted.
+        directory: its folder; `play` has deleted what an earlier stack left there.
         report: gets a line for each part's progress.
         keep: leave it running when the block ends well. It is stopped in every other case.
 
@@ -77,7 +77,6 @@ def running_stack(
         StackStateError: a stack runs in this folder.
         StackError: it did not come up; nothing is left running.
     """
-    wipe(directory)
     if not keep:
         with LocalStack(spec, directory, report) as stack, let_in(stack.layout.material):
             yield stack
