@@ -45,56 +45,56 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
         yield made
 
 
-class Fetches:
-    """Which broker of the source was asked for records of the first partition, and from when."""
+class Brokers:
+    """Which broker of the source the first partition was read from, and from when."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.asked: list[tuple[float, int]] = []
-        noted = self.asked
+    def __init__(self, lately_s: float) -> None:
+        self._lately_s = lately_s
+        self._noted: list[tuple[float, int]] = []
 
-        class Noting(Connections):
-            def send(self, node: Any, request: Any, *told: Callable[[Any], None]) -> None:
-                if isinstance(request, Fetch) and self.cluster.startswith("regional"):
-                    parts = [part.partition for topic in request._request.topics for part in topic.partitions]
-                    if 0 in parts:
-                        noted.append((time.monotonic(), int(node)))
-                super().send(node, request, *told)
+    def note(self, broker: int) -> None:
+        self._noted.append((time.monotonic(), broker))
 
-        monkeypatch.setattr(connector, "Connections", Noting)
-
-    def mostly(self, broker: int, seconds: float = 3.0) -> bool:
-        """Whether nine of ten went there lately."""
-        since = time.monotonic() - seconds
-        nodes = [node for at, node in self.asked if at >= since]
-        return len(nodes) > 5 and nodes.count(broker) >= 0.9 * len(nodes)
+    def mostly(self, broker: int) -> bool:
+        """Whether it was that one nine of ten times lately."""
+        since = time.monotonic() - self._lately_s
+        lately = [noted for at, noted in self._noted if at >= since]
+        return len(lately) > 5 and lately.count(broker) >= 0.9 * len(lately)
 
 
-class ReadFrom:
-    """Which broker the record path's reader of near replicas has the first partition from, as librdkafka tells."""
+def fetched_from(monkeypatch: pytest.MonkeyPatch) -> Brokers:
+    """Which ones the batch path asks for records."""
+    brokers = Brokers(lately_s=3.0)
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.brokers: list[tuple[float, int]] = []
+    class Noting(Connections):
+        def send(self, node: Any, request: Any, *told: Callable[[Any], None]) -> None:
+            if isinstance(request, Fetch) and self.cluster.startswith("regional"):
+                parts = [part.partition for topic in request._request.topics for part in topic.partitions]
+                if 0 in parts:
+                    brokers.note(int(node))
+            super().send(node, request, *told)
 
-        def note(told: str) -> None:
-            for topic in json.loads(told)["topics"].values():
-                part = topic["partitions"].get("0", {})
-                if part.get("fetch_state") == "active":
-                    self.brokers.append((time.monotonic(), int(part["broker"])))
+    monkeypatch.setattr(connector, "Connections", Noting)
+    return brokers
 
-        class Noting(KafkaSource):
-            def __init__(self, settings: Mapping[str, Any], cluster: ClusterName) -> None:
-                noting = (
-                    {"statistics.interval.ms": 200, "stats_cb": note} if "client.rack" in settings else {}
-                )
-                super().__init__({**settings, **noting}, cluster)
 
-        monkeypatch.setattr(connector, "KafkaSource", Noting)
+def consumed_from(monkeypatch: pytest.MonkeyPatch) -> Brokers:
+    """Which ones the record path's reader of near replicas reads from, as librdkafka tells."""
+    brokers = Brokers(lately_s=2.0)
 
-    def mostly(self, broker: int, seconds: float = 2.0) -> bool:
-        """Whether nine of ten times it was that one lately."""
-        since = time.monotonic() - seconds
-        nodes = [node for at, node in self.brokers if at >= since]
-        return len(nodes) > 5 and nodes.count(broker) >= 0.9 * len(nodes)
+    def note(told: str) -> None:
+        for topic in json.loads(told)["topics"].values():
+            part = topic["partitions"].get("0", {})
+            if part.get("fetch_state") == "active":
+                brokers.note(int(part["broker"]))
+
+    class Noting(KafkaSource):
+        def __init__(self, settings: Mapping[str, Any], cluster: ClusterName) -> None:
+            noting = {"statistics.interval.ms": 200, "stats_cb": note} if "client.rack" in settings else {}
+            super().__init__({**settings, **noting}, cluster)
+
+    monkeypatch.setattr(connector, "KafkaSource", Noting)
+    return brokers
 
 
 class Route:
@@ -157,12 +157,37 @@ def in_sync(admin: AdminClient, topic: str) -> set[int]:
     return set(admin.list_topics(topic, timeout=10).topics[topic].partitions[0].isrs)
 
 
-def set_broker(admin: AdminClient, broker: int, name: str, value: str | None) -> None:
+def configure(admin: AdminClient, of: ResourceType, which: str, name: str, value: str | None) -> None:
+    """Set a configuration of a broker or a topic; None: take it back."""
     kind = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
     entry = ConfigEntry(name, value or "", incremental_operation=kind)
-    resource = ConfigResource(ResourceType.BROKER, str(broker), incremental_configs=[entry])
+    resource = ConfigResource(of, which, incremental_configs=[entry])
     for future in admin.incremental_alter_configs([resource]).values():
         future.result(10)
+
+
+def throttle(admin: AdminClient, broker: int, rate: str | None) -> None:
+    """How fast the broker takes records of throttled replicas from leaders, in bytes a second."""
+    configure(admin, ResourceType.BROKER, str(broker), "follower.replication.throttled.rate", rate)
+
+
+def brake(admin: AdminClient, topic: str, broker: int) -> None:
+    """Let the broker's replica of the topic lack what is written from now on.
+
+    A brake is felt by replicas that are out of sync, as this one will be; what sets it is asked of the broker itself.
+    """
+    configure(admin, ResourceType.TOPIC, topic, "follower.replication.throttled.replicas", "*")
+    throttle(admin, broker, "1")
+
+
+def come_back_empty(stack: LocalStack, topic: str, broker: int) -> int:
+    """Start a broker that was killed without the topic's records, and wait until it is asked in vain; for the log's end."""
+    name = f"{CLUSTER}-{broker}"
+    shutil.rmtree(stack.layout.storage_path(name) / f"{topic}-0")
+    stack.start(name)
+    end = ends(stack.bootstrap(CLUSTER), topic)[0]
+    poll_until(lambda: asked_in_vain(ask(stack, topic, broker, end)), _WITHIN_S, "it lacks what was read")
+    return end
 
 
 def ask(stack: LocalStack, topic: str, broker: int, offset: int) -> FetchedPartition:
@@ -195,7 +220,7 @@ def ask(stack: LocalStack, topic: str, broker: int, offset: int) -> FetchedParti
 def test_the_nearer_replica_is_read_from_and_never_believed_about_the_logs_end(
     stack: LocalStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fetches = Fetches(monkeypatch)
+    fetches = fetched_from(monkeypatch)
     admin = AdminClient({"bootstrap.servers": stack.bootstrap(CLUSTER)})
     route = Route(stack)
     topic = route.harness.topic
@@ -210,24 +235,18 @@ def test_the_nearer_replica_is_read_from_and_never_believed_about_the_logs_end(
     poll_until(lambda: fetches.mostly(near), _WITHIN_S, "the nearer replica is read from")
     route.goes_on(owner, "from the nearer replica")
 
-    name = f"{CLUSTER}-{near}"
-    # A brake is felt by replicas that are out of sync, as this one will be; what sets it is asked of the broker itself.
-    set_topic(admin, topic, "follower.replication.throttled.replicas", "*")
-    set_broker(admin, near, "follower.replication.throttled.rate", "1")
-    stack.kill(name)
+    brake(admin, topic, near)
+    stack.kill(f"{CLUSTER}-{near}")
     route.goes_on(owner, "without it")
     assert not fetches.mostly(near)
 
     # It comes back without a record, and gets them slowly: a replica that lacks what was read long ago.
-    shutil.rmtree(stack.layout.storage_path(name) / f"{topic}-0")
-    stack.start(name)
-    end = ends(stack.bootstrap(CLUSTER), topic)[0]
-    poll_until(lambda: asked_in_vain(ask(stack, topic, near, end)), _WITHIN_S, "it lacks what was read")
+    end = come_back_empty(stack, topic, near)
     route.goes_on(owner, "beside a replica that lacks nearly all")
     assert asked_in_vain(ask(stack, topic, near, end)), "it is not behind any more"
     assert near not in in_sync(admin, topic)
 
-    set_broker(admin, near, "follower.replication.throttled.rate", None)
+    throttle(admin, near, None)
     poll_until(lambda: near in in_sync(admin, topic), _WITHIN_S, "it has caught up")
     poll_until(lambda: fetches.mostly(near), _WITHIN_S, "it is read from again")
     route.goes_on(owner, "from the replica that has come back")
@@ -239,7 +258,7 @@ def test_the_nearer_replica_is_read_from_and_never_believed_about_the_logs_end(
 def test_record_by_record_a_nearer_replica_is_read_from_and_not_believed_either(
     stack: LocalStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read_from = ReadFrom(monkeypatch)
+    read_from = consumed_from(monkeypatch)
     admin = AdminClient({"bootstrap.servers": stack.bootstrap(CLUSTER)})
     route = Route(stack, "record")
     topic = route.harness.topic
@@ -250,17 +269,12 @@ def test_record_by_record_a_nearer_replica_is_read_from_and_not_believed_either(
     poll_until(lambda: read_from.mostly(near), _WITHIN_S, "the nearer replica is read from")
     route.goes_on(owner, "from the nearer replica")
 
-    name = f"{CLUSTER}-{near}"
-    set_topic(admin, topic, "follower.replication.throttled.replicas", "*")
-    set_broker(admin, near, "follower.replication.throttled.rate", "1")
-    stack.kill(name)
-    shutil.rmtree(stack.layout.storage_path(name) / f"{topic}-0")
-    stack.start(name)
-    end = ends(stack.bootstrap(CLUSTER), topic)[0]
-    poll_until(lambda: asked_in_vain(ask(stack, topic, near, end)), _WITHIN_S, "it lacks what was read")
+    brake(admin, topic, near)
+    stack.kill(f"{CLUSTER}-{near}")
+    end = come_back_empty(stack, topic, near)
     route.goes_on(owner, "beside a replica that lacks nearly all")
     assert asked_in_vain(ask(stack, topic, near, end)), "it is not behind any more"
-    set_broker(admin, near, "follower.replication.throttled.rate", None)
+    throttle(admin, near, None)
     poll_until(lambda: near in in_sync(admin, topic), _WITHIN_S, "it has caught up")
     route.goes_on(owner, "once it has caught up")
     route.finish(owner)
@@ -271,19 +285,12 @@ def asked_in_vain(part: FetchedPartition) -> bool:
     return part.error_code == OUT_OF_RANGE or part.diverging_from is not None
 
 
-def set_topic(admin: AdminClient, topic: str, name: str, value: str) -> None:
-    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    for future in admin.incremental_alter_configs([resource]).values():
-        future.result(10)
-
-
 @pytest.mark.stack
 @pytest.mark.timeout(_TIMEOUT_S)
 def test_who_leads_a_partition_no_more_is_asked_no_more(
     stack: LocalStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fetches = Fetches(monkeypatch)
+    fetches = fetched_from(monkeypatch)
     admin = AdminClient({"bootstrap.servers": stack.bootstrap(CLUSTER)})
     route = Route(stack)
     topic = route.harness.topic

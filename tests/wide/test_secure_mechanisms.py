@@ -2,8 +2,7 @@
 
 Records are copied (on the batch path), a group's place is published, the group fails over and goes on, a drill goes there and back.
 Each process is a user with the least rights; brokers take all mechanisms at once, so one stack serves all of them. With tokens
-offset services take tokens too. `make mechanisms` plays all of them, `make test` tokens and certificates. On the same stack what the store is
-shown changes: a certificate, an authority, a password.
+offset services take tokens too. On the same stack what the store is shown changes: a certificate, an authority, a password.
 """
 
 from __future__ import annotations
