@@ -68,7 +68,7 @@ class Workers(Collector):
         """Start all, and wait until they answer.
 
         Raises:
-            ConfigError: one ended, or did not answer in time.
+            ConfigError: one ended without an answer, or did not answer in time. Who answers and ends later is started again.
         """
         for thread in self._threads:
             thread.start()
@@ -76,7 +76,7 @@ class Workers(Collector):
         for worker in self._workers:
             if not worker.tried.wait(deadline.remaining_s):
                 raise ConfigError(f"server process {worker.number} does not answer; its log may say why")
-            if worker.problem:
+            if not worker.has_answered:
                 raise ConfigError(f"server process {worker.number} {worker.problem}; its log says why")
 
     def stop(self) -> None:
@@ -127,6 +127,7 @@ class _Worker:
     Attributes:
         number: from 2 on: the first process is the one that starts it.
         tried: set once it has answered, or has ended without.
+        has_answered: whether it ever did.
         is_ready: whether it answers.
         problem: how it ended last; empty: it has not.
         starts: how often it was started.
@@ -135,6 +136,7 @@ class _Worker:
     def __init__(self, number: int, command: tuple[str, ...], told: bytes) -> None:
         self.number = number
         self.tried = threading.Event()
+        self.has_answered = False
         self.is_ready = False
         self.problem = ""
         self.starts = 0
@@ -156,6 +158,7 @@ class _Worker:
                 pipe.flush()
             self.is_ready = told.readline() == READY
             if self.is_ready:
+                self.has_answered = True
                 self.tried.set()
             process.wait()
         self.is_ready, self.problem = False, _words(process.returncode)
