@@ -30,8 +30,12 @@ _UNEXPECTED = -1
 transaction state transition ... while it already a pending state PREPARE_EPOCH_FENCE"); asked again, it tells."""
 _UNEXPECTED_FOR_MS = 2_000
 _SHORT_WAIT_MS, _LONG_WAIT_MS = 2, 50
+_INVALID_STATE = 48
+"""A commit meets it whose transaction the coordinator has begun to abort, or has just aborted: for a newer owner, who has the id
+only afterwards, or for its age. Once the newer owner has it, the answer is that this one is fenced."""
 _TRANSACTION_VERSION = 2
 _TRANSACTION_KEY = 1
+_COMMITTING = "committing"
 _OPEN_STATES = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 _ID_NOT_FOUND = 105
 SEQUENCES = 2**31
@@ -138,7 +142,7 @@ class Coordinator:
         """Commit or abort the transaction; repeated until the answer is definite.
 
         Raises:
-            FencedError: another owner has initialised the id.
+            FencedError: another owner has initialised the id, or the broker has aborted the transaction for its age.
             ClusterUnavailableError: no definite answer in time: the outcome is unknown.
         """
         answer = self._until_definite(
@@ -149,7 +153,7 @@ class Coordinator:
                 committed=committed,
                 max_version=5 if self.newest else 3,
             ),
-            "committing" if committed else "aborting",
+            _COMMITTING if committed else "aborting",
             patience_ms=self._timeout_ms,
         )
         if answer.API_VERSION >= 5 and answer.producer_id >= 0:  # noqa: PLR2004 - the first that tells them
@@ -183,7 +187,7 @@ class Coordinator:
             if code == _NONE:
                 return answer
             problem = f"{self._connections.cluster}: {doing}{where}: {for_code(code).__name__} ({code})"
-            if code in FENCED:
+            if code in FENCED or (code == _INVALID_STATE and doing == _COMMITTING):
                 raise FencedError(f"{problem}: another owner has taken over {self.transactional_id}")
             if code == ID_NOT_ALLOWED:
                 raise id_not_allowed(self._connections.cluster, self.transactional_id, doing)

@@ -73,10 +73,17 @@ def test_a_broker_that_fails_for_good_ends_the_session(
     assert 2 <= answers.asked <= 5
 
 
+def test_a_commit_of_what_is_not_open_any_more_ends_as_fenced(loop: EventLoop) -> None:
+    answers = Answers(INVALID_STATE)
+    with pytest.raises(FencedError):
+        owner(loop, answers).end(ProducerState(7, 3), committed=True)
+    assert answers.asked == 1
+
+
 def test_other_errors_end_the_session_at_once(loop: EventLoop) -> None:
     answers = Answers(INVALID_STATE)
     with pytest.raises(ClusterUnavailableError):
-        owner(loop, answers).end(ProducerState(7, 3), committed=True)
+        owner(loop, answers).end(ProducerState(7, 3), committed=False)
     assert answers.asked == 1
 
 
