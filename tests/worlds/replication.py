@@ -7,7 +7,6 @@ import itertools
 import json
 import os
 import signal
-import socket
 import subprocess
 import threading
 import time
@@ -22,9 +21,10 @@ import yaml
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from lab.stack.ports import HOST
+from lab.stack.ports import HOST, PortReservations
 from lab.stack.services import PARALLAX
 from lab.workload.topics import create_topic
+from parallax.runtime.class_data import cache_directory
 from replicator.kafka.layout_record import LAYOUTS_TOPIC
 from tests.support import Stack, poll_until, unique_name
 from tests.worlds.processes import descendants, family, kill_all
@@ -46,11 +46,12 @@ class Arrival:
     at_s: float
 
 
+_reserved = PortReservations(cache_directory() / "ports")
+
+
 def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody listens on, kept for this process: until a server has it, and while that is started again."""
+    return _reserved.get(unique_name("port"))
 
 
 def write_config(stack: Stack, directory: Path, topic: str, **replicator: Any) -> Path:
