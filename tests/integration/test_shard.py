@@ -112,6 +112,18 @@ def test_an_older_owner_is_fenced_and_leaves(harness: Harness) -> None:
     assert check_rows(harness) == 20
 
 
+def test_a_route_whose_clusters_are_one_kafka_copies_nothing_of_its_own(
+    infrastructure: Stack, topic_name: str
+) -> None:
+    harness = Harness(infrastructure, topic_name, clusters=("regional-a", "regional-a"))
+    harness.create()
+    harness.produce(values("own", 10))
+    owner = harness.own()
+    until(lambda: owner.reason(f"{harness.topic}-0").startswith("SAME_CLUSTER"), "it is told")
+    owner.finish()
+    assert harness.copied() == {0: values("own", 10)}
+
+
 def test_a_new_topic_flows_within_seconds(harness: Harness) -> None:
     owner = harness.own(harness.config(discovery_interval_ms=5_000))
     until(lambda: owner.progress, "the lease works")
