@@ -18,10 +18,10 @@ from lab.bench.rows.steady import SteadyRow
 from lab.bench.rows.sync_groups import SyncGroupsRow
 from lab.bench.sides import (
     BOTH,
-    WITH_EXACTLY_ONCE,
     WITH_OWN_RECORDS,
     WITH_PACES,
     WITH_PLAIN_TEXT,
+    WITH_PREPARED,
     WITH_RECORD_PATH,
 )
 
@@ -78,7 +78,7 @@ FULL: Mapping[str, Row] = {
     ),
     "many-groups": ManyGroupsRow("50 groups of 10 partitions move"),
     "sync-groups": SyncGroupsRow("10,000 groups of 10 partitions are synced"),
-    "start": StartRow("start of the process to first record", sides=WITH_EXACTLY_ONCE),
+    "start": StartRow("start of the process to first record", sides=WITH_PREPARED),
     "freshness": FreshnessRow("a commit's way to the other cluster"),
     **{
         f"partitions-{count}": SteadyRow(

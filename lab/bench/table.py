@@ -14,6 +14,7 @@ _HEADINGS = {
     "parallax_latency_pace": "Parallax, pace latency",
     "parallax_throughput_pace": "Parallax, pace throughput",
     "parallax_own_records": "Parallax, two-way",
+    "parallax_prepared": "Parallax, Spark prepared",
     "mirrormaker2": "MirrorMaker 2",
     "mirrormaker2_exactly_once": "MirrorMaker 2, exactly once",
     "limit": "limit",

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from lab.bench import BenchError
 from lab.bench.sides.mirrormaker import Flow, Tuning, mirrormaker_spec, settings_of
-from lab.bench.sides.parallax import lease_epochs, replicate_spec, write_config
+from lab.bench.sides.parallax import lease_epochs, prepare_spark, replicate_spec, write_config
 from lab.bench.stage import BenchStage, await_true
 from lab.stack.process import ManagedProcess, ProcessState
 
@@ -21,6 +21,7 @@ Side = Literal[
     "parallax_latency_pace",
     "parallax_throughput_pace",
     "parallax_own_records",
+    "parallax_prepared",
     "mirrormaker2",
     "mirrormaker2_exactly_once",
 ]
@@ -31,6 +32,7 @@ NO_GROUPS = "none"
 BOTH: tuple[Side, ...] = ("parallax", "mirrormaker2")
 WITH_EXACTLY_ONCE: tuple[Side, ...] = (*BOTH, "mirrormaker2_exactly_once")
 WITH_RECORD_PATH: tuple[Side, ...] = (*BOTH, "parallax_record_path")
+WITH_PREPARED: tuple[Side, ...] = (*WITH_EXACTLY_ONCE, "parallax_prepared")
 WITH_PLAIN_TEXT: tuple[Side, ...] = (*BOTH, "parallax_plain_text")
 WITH_PACES: tuple[Side, ...] = (*WITH_EXACTLY_ONCE, "parallax_latency_pace", "parallax_throughput_pace")
 WITH_OWN_RECORDS: tuple[Side, ...] = ("parallax", "parallax_own_records")
@@ -171,9 +173,14 @@ class Copier:
             groups=() if options.groups == NO_GROUPS else (options.groups,),
             both_roles=self.side == "parallax_own_records",
         )
+        prepared = self.side == "parallax_prepared"
+        # Not the user's own: whether that has Spark's classes is not known here.
+        cache = self._stage.directory / "caches" / ("prepared" if prepared else "unprepared")
+        if prepared:
+            prepare_spark(stack, cache)
         targets = tuple(dict.fromkeys(target for _, target in routes))
         return self._stage.process(
-            replicate_spec(self.name, stack, self.config, targets, with_sync=options.with_sync)
+            replicate_spec(self.name, stack, self.config, targets, cache=cache, with_sync=options.with_sync)
         )
 
     def _mirrormaker(self, topics: Sequence[str], options: CopierOptions) -> ManagedProcess:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import http.client
 import json
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from lab.bench import BenchError
 from lab.stack.ports import HOST, is_free
 from lab.stack.probes import http_probe
 from lab.stack.process import ProcessSpec
@@ -19,6 +21,7 @@ from parallax.config.config import load
 
 _STOP_WITHIN_S = 20.0
 _STATUS_TIMEOUT_S = 2.0
+_PREPARED_WITHIN_S = 600.0
 
 
 def write_config(
@@ -72,7 +75,13 @@ def write_config(
 
 
 def replicate_spec(
-    name: str, stack: LocalStack, config: Path, regions: tuple[str, ...], *, with_sync: bool = False
+    name: str,
+    stack: LocalStack,
+    config: Path,
+    regions: tuple[str, ...],
+    *,
+    cache: Path,
+    with_sync: bool = False,
 ) -> ProcessSpec:
     """The process spec of one `parallax replicate`.
 
@@ -81,6 +90,7 @@ def replicate_spec(
         stack: the brokers and Cassandra.
         config: the configuration file.
         regions: target regions.
+        cache: where it looks for Spark's classes.
         with_sync: publish groups' offsets too.
     """
     chosen = [argument for region in regions for argument in ("--region", region)]
@@ -92,9 +102,32 @@ def replicate_spec(
         ],
         log=config.with_name(f"{name}.log"),
         probe=lambda: None,
-        environment=service_environment(stack.layout, stack.java),
+        environment=_environment(stack, cache),
         stop_within_s=_STOP_WITHIN_S,
     )
+
+
+def prepare_spark(stack: LocalStack, cache: Path) -> None:
+    """`parallax spark prepare` into a cache, if it has not been done.
+
+    Raises:
+        BenchError: it failed; the message has its last words.
+    """
+    command = [*PARALLAX, "spark", "prepare"]
+    done = subprocess.run(
+        command,
+        env=_environment(stack, cache),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_PREPARED_WITHIN_S,
+    )
+    if done.returncode:
+        raise BenchError(f"{' '.join(command)} failed ({done.returncode}): {done.stderr[-2_000:]}")
+
+
+def _environment(stack: LocalStack, cache: Path) -> dict[str, str]:
+    return service_environment(stack.layout, stack.java) | {"PARALLAX_CACHE": str(cache)}
 
 
 def service_spec(

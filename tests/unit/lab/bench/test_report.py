@@ -19,6 +19,7 @@ from lab.bench.rows import BenchSettings
 from lab.bench.rows.backlog import Backlog, Need, first_guess
 from lab.bench.rows.catch_up import JSON_128K, LEAST_WARM_S, SHAPES, CatchUpRow
 from lab.bench.rows.moves import judge_move
+from lab.bench.rows.start import StartRow
 from lab.bench.rows.steady import SteadyRow, latencies_ms
 from lab.bench.rows.watch import WarmRules
 from lab.bench.run import first_data_rates
@@ -122,7 +123,7 @@ def test_every_row_is_known_by_one_name_and_its_data_exist() -> None:
     rows = [*MAIN, *FULL.values()]
     assert len({slug(row.name) for row in rows}) == len(rows)
     assert set(get_args(Side)) == {
-        side for row in rows if isinstance(row, CatchUpRow | SteadyRow) for side in row.sides
+        side for row in rows if isinstance(row, CatchUpRow | SteadyRow | StartRow) for side in row.sides
     }
     for row in rows:
         assert row.place.regions

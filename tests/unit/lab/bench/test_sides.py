@@ -8,6 +8,7 @@ from typing import Any, cast, get_args
 
 import pytest
 
+from lab.bench import sides
 from lab.bench.plan import FULL
 from lab.bench.rows.catch_up import CatchUpRow
 from lab.bench.sides import Side
@@ -15,6 +16,7 @@ from lab.bench.sides.parallax import write_config
 from lab.bench.stage import BenchStage
 from lab.bench.table import _HEADINGS
 from lab.stack.layout import StackLayout, port_names
+from lab.stack.process import ProcessSpec
 from lab.stack.spec import StackSpec
 from lab.stack.stack import LocalStack
 from parallax.config.config import load
@@ -89,6 +91,32 @@ def test_where_both_clusters_have_both_roles_each_route_copies_what_is_its_own(t
         "one->two": CopiesKind.OWN,
         "two->one": CopiesKind.OWN,
     }
+
+
+def test_only_the_prepared_side_finds_sparks_classes_whatever_the_user_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PARALLAX_CACHE", str(tmp_path / "the users"))
+    spec = StackSpec(("a",))
+    layout = StackLayout(spec, tmp_path, {name: 20_000 + n for n, name in enumerate(port_names(spec))})
+    made: list[Path] = []
+    monkeypatch.setattr(sides, "prepare_spark", lambda _stack, cache: made.append(cache))
+
+    def cache_of(side: Side) -> str:
+        at = stage(
+            next_life=lambda: 1,
+            directory=tmp_path,
+            process=lambda spec: spec,
+            stack=SimpleNamespace(layout=layout, java=SimpleNamespace(home=tmp_path)),
+        )
+        copier = sides.Copier(at, side, ["t"], sides.CopierOptions())
+        return str(cast("ProcessSpec", copier._process).environment["PARALLAX_CACHE"])
+
+    plain = cache_of("parallax")
+    assert made == []
+    prepared = cache_of("parallax_prepared")
+    assert [str(path) for path in made] == [prepared]
+    assert len({plain, prepared, str(tmp_path / "the users")}) == 3
 
 
 def test_every_side_has_a_column_in_the_table() -> None:
