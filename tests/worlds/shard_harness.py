@@ -27,6 +27,7 @@ from replicator.shard import hold_lease
 from tests.support import Stack, poll_until, unique_name
 
 PATIENCE_S = 60.0
+_MARKERS_WITHIN_S = 2.0
 
 Record = tuple[bytes | None, bytes | None, Any, Any]
 """Key, value, headers, (timestamp type, milliseconds)."""
@@ -121,7 +122,13 @@ class Harness:
         """Copy to today's end."""
         config = config or self.config()
         lease = self.lease(config, available_now=True)
-        return hold_lease(lease, config, index=index, report=lambda _progress: None)
+        result = hold_lease(lease, config, index=index, report=lambda _progress: None)
+        # A commit returns before its markers are written; a transaction of somebody else's may stay open.
+        deadline = time.monotonic() + _MARKERS_WITHIN_S
+        while ends(self.target, self.topic) != ends(self.target, self.topic, "read_committed"):
+            if time.monotonic() > deadline:
+                break
+        return result
 
     def own(
         self,
