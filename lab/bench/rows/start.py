@@ -35,8 +35,8 @@ class StartRow(Row):
                 batches = prepare(Shape(variants=1))
                 fill(stage.bootstrap("regional-a"), topic, _PARTITIONS, [("start", batches, _RECORDS)])
                 # With other topics than before Parallax looks for 3 s whether another replicator copies: no restart does.
-                rounds = range(1, play.settings.rounds + 1) if is_parallax(side) else [number]
-                copier = Copier(stage, side, [_topic(side, item) for item in rounds], CopierOptions())
+                topics = self._topics_of_parallax(play.settings.rounds) if is_parallax(side) else [topic]
+                copier = Copier(stage, side, topics, CopierOptions())
                 began = time.monotonic()
                 copier.start()
                 try:
@@ -52,6 +52,11 @@ class StartRow(Row):
                     Measure(f"{self.name}: copier's CPU", "CPU s", "lower", used_s),
                 )
                 play.store.add(Round(side, number, measures))
+
+    def _topics_of_parallax(self, rounds: int) -> list[str]:
+        """The same for each of its sides in every round."""
+        sides = filter(is_parallax, self.sides)
+        return [_topic(side, number) for side in sides for number in range(1, rounds + 1)]
 
 
 def _topic(side: Side, number: int) -> str:
