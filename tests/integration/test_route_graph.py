@@ -204,6 +204,8 @@ class Moving:
                     clusters={name: read_at(config, name) for name in config.regions},
                     region=next(iter(config.regions)),
                     services=[f"127.0.0.1:{server.port}"],
+                    # After its usual 2.5 s it would go on, and say that a few may be read twice.
+                    index_wait_ms=PATIENCE_S * 1_000,
                 )
             )
         )
