@@ -134,15 +134,20 @@ class Targets:
     ) -> Answer:
         deadline = Deadline.after_ms(timeout_ms)
         told: ParallaxError | None = None
+        heard: _AllAwayError | None = None
 
         def attempt() -> Answer:
-            nonlocal told
+            nonlocal told, heard
+            too_short = deadline.remaining_ms < _SHORTEST_ATTEMPT_MS
             try:
                 return self._round(method, request, answer, deadline, token)
             except _AllAwayError as away:
                 # A reason says more than that a later attempt came too late, whoever noticed that.
                 if told is None or not isinstance(away.told, DeadlineError):
                     told = away.told or told
+                # So do refusals: the last attempt may begin when hardly any time is left.
+                if heard is None or not (too_short and away.came_too_late):
+                    heard = away
                 raise
 
         try:
@@ -153,7 +158,7 @@ class Targets:
                 retriable=lambda error: isinstance(error, _AllAwayError),
             )
         except _AllAwayError as away:
-            raise (told or away.final(method)) from away.__cause__
+            raise (told or (heard or away).final(method)) from away.__cause__
 
     def _round(
         self, method: str, request: Message, answer: type[Answer], deadline: Deadline, token: str | None
@@ -256,13 +261,21 @@ class _AllAwayError(Exception):
         told = [error for error in self._failures.values() if code_of(error) is not None]
         return to_domain(told[0]) if told else None
 
+    @property
+    def came_too_late(self) -> bool:
+        """Whether the time was over before some target answered."""
+        return grpc.StatusCode.DEADLINE_EXCEEDED in self._statuses
+
+    @property
+    def _statuses(self) -> set[grpc.StatusCode]:
+        return {cast("grpc.Call", error).code() for error in self._failures.values()}
+
     def final(self, method: str) -> ParallaxError:
         """What the caller gets when no further round fits into the deadline, and no service said why."""
-        statuses = {cast("grpc.Call", error).code() for error in self._failures.values()}
         story = "; ".join(f"{target}: {to_domain(error)}" for target, error in self._failures.items())
-        if statuses == {grpc.StatusCode.RESOURCE_EXHAUSTED} and _TOO_LARGE in story:
+        if self._statuses == {grpc.StatusCode.RESOURCE_EXHAUSTED} and _TOO_LARGE in story:
             return LimitError(f"{method}: the answer is too large ({story})")
-        if grpc.StatusCode.DEADLINE_EXCEEDED in statuses:
+        if self.came_too_late:
             return DeadlineError(f"{method}: the deadline passed before an offset service answered ({story})")
         return ServiceUnavailableError(f"{method}: no offset service answered ({story})")
 
