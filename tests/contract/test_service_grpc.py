@@ -41,6 +41,7 @@ from parallax.v1 import offsets_pb2 as pb
 from tests.support import poll_until
 from tests.worlds.offset_servers import Served, serving
 from tests.worlds.offset_world import GROUP, TOPIC, World
+from tests.worlds.replication import free_port
 
 CLOSED_PORT = "127.0.0.1:1"
 
@@ -440,9 +441,7 @@ def test_without_any_service_the_error_names_the_targets() -> None:
 
 
 def test_a_service_that_starts_late_is_found_by_the_retries() -> None:
-    world = World()
-    with serving(world) as first:
-        port = first.grpc.port
+    world, port = World(), free_port()
     found: list[pb.ListRoutesResponse] = []
     with OffsetClient([f"127.0.0.1:{port}"], timeout_ms=20_000) as client:
         asking = threading.Thread(target=lambda: found.append(client.list_routes()))

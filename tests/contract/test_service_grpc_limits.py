@@ -35,8 +35,8 @@ def connected(served: Served) -> grpc.Channel:
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    monkeypatch.setattr(grpc_limits, "HALF_SENT_WITHIN_S", 2.0)
-    monkeypatch.setattr(grpc_limits, "REFLECTION_WITHIN_S", 2.0)
+    monkeypatch.setattr(grpc_limits, "HALF_SENT_WITHIN_S", 6.0)
+    monkeypatch.setattr(grpc_limits, "REFLECTION_WITHIN_S", 6.0)
     world = World(service={"max_concurrent_calls": 4})
     world.commit("a", 0)
     with serving(world) as running:
@@ -45,14 +45,14 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
 
 def assert_answered(served: Served) -> None:
     """Somebody who behaves is answered: at once, and each time."""
-    with served.client(timeout_ms=3_000) as client:
+    with served.client(timeout_ms=10_000) as client:
         for _ in range(3):
             began = time.monotonic()
             try:
                 assert len(client.list_routes().routes) == 4
             except ParallaxError as error:
                 raise AssertionError(f"refused: {error}") from error
-            assert time.monotonic() - began < 2
+            assert time.monotonic() - began < 4
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from parallax.domain.ids import TopicName, TopicPartition
 from replicator.kafka.canary import CanaryWriter, clusters_to_write_to
 from replicator.leases.canary import CanaryBoard, CanaryState, watched_topics
 from tests.support import Stack, poll_until
-from tests.worlds.shard_harness import PATIENCE_S, Harness, check_rows
+from tests.worlds.shard_harness import PATIENCE_S, Harness, await_markers, check_rows
 
 LATE_AFTER_S = 5.0
 
@@ -57,6 +57,7 @@ def test_a_canary_sings_on_each_shard_and_is_missed_when_it_does_not(
     writer.round()
     poll_until(lambda: not state().late, PATIENCE_S, "another one has come")
     owner.finish()
+    await_markers(harness.target, topic)
     assert [len(values) for values in harness.copied(topic).values()] == [2]
     assert check_rows(harness, topic=topic) == 2
 

@@ -39,7 +39,7 @@ from tests.worlds.live_routes import (
     read_at,
     service_over,
 )
-from tests.worlds.shard_harness import PATIENCE_S, Harness, Owner, check_rows
+from tests.worlds.shard_harness import PATIENCE_S, Harness, Owner, await_markers, check_rows
 
 
 def test_a_route_copies_its_own_topics_and_none_of_kafkas_tools(
@@ -145,9 +145,14 @@ def test_a_route_reads_an_aggregate_cluster_renames_and_begins_where_it_says(
     renamed = TopicName(f"{x}.{topic_name}")
     near.create(1)
     near.produce([f"early {number}" for number in range(10)])
-    assert (copy_now(config, first), copy_now(config, second)) == (10, 0)
+    assert copy_now(config, first) == 10
+    await_markers(near.target, renamed)
+    assert copy_now(config, second) == 0
     near.produce([f"late {number}" for number in range(5)])
-    assert (copy_now(config, first), copy_now(config, second)) == (5, 5)
+    assert copy_now(config, first) == 5
+    await_markers(near.target, renamed)
+    assert copy_now(config, second) == 5
+    await_markers(far.target, renamed)
     assert near.copied(renamed) == {0: [f"early {n}" for n in range(10)] + [f"late {n}" for n in range(5)]}
     assert far.copied(renamed) == {0: [f"late {n}" for n in range(5)]}
     run_log = KafkaRunLog(config, second, 0)

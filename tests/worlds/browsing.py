@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 from lab.stack.services import PARALLAX
 from tests.support import Stack
@@ -21,7 +21,8 @@ SCREEN = {"width": 1360, "height": 900}
 _VIOLATIONS = "axe.run({resultTypes: ['violations']}).then(found => found.violations)"
 GRAVE = {"serious", "critical"}
 """Of axe's findings, those that shut somebody out."""
-_WITHIN_MS = 15_000
+_WITHIN_MS = 30_000
+expect.set_options(timeout=_WITHIN_MS)
 _HASTE = """
 const wait = window.setTimeout;
 window.setTimeout = (act, milliseconds, ...rest) => wait(act, milliseconds / 5, ...rest);

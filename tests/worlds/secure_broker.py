@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from lab.stack.settings import QUICK_JVM_OPTIONS, broker_settings
 from lab.stack.versions import load_versions
 from tests.support import poll_until
 from tests.worlds.certificates import Pair
+from tests.worlds.replication import free_port
 from tests.worlds.token_issuer import AUDIENCE, TokenIssuer
 
 USER, PASSWORD = "parallax", "pa-ss w0rd"
@@ -34,11 +34,7 @@ class SecureBroker:
     """Where it listens."""
 
     def __init__(self) -> None:
-        with ExitStack() as taken:
-            sockets = [taken.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(4)]
-            self.plain, self.sasl, self.mutual, self.controller = (
-                f"127.0.0.1:{each.getsockname()[1]}" for each in sockets
-            )
+        self.plain, self.sasl, self.mutual, self.controller = (f"127.0.0.1:{free_port()}" for _ in range(4))
 
     def bootstrap(self, _name: str) -> str:
         """What `shard_harness.Harness` asks a stack for."""

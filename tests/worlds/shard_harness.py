@@ -27,7 +27,7 @@ from replicator.shard import hold_lease
 from tests.support import Stack, poll_until, unique_name
 
 PATIENCE_S = 60.0
-_MARKERS_WITHIN_S = 2.0
+_MARKERS_WITHIN_S = 5.0
 
 Record = tuple[bytes | None, bytes | None, Any, Any]
 """Key, value, headers, (timestamp type, milliseconds)."""
@@ -123,11 +123,7 @@ class Harness:
         config = config or self.config()
         lease = self.lease(config, available_now=True)
         result = hold_lease(lease, config, index=index, report=lambda _progress: None)
-        # A commit returns before its markers are written; a transaction of somebody else's may stay open.
-        deadline = time.monotonic() + _MARKERS_WITHIN_S
-        while ends(self.target, self.topic) != ends(self.target, self.topic, "read_committed"):
-            if time.monotonic() > deadline:
-                break
+        await_markers(self.target, self.topic)
         return result
 
     def own(
@@ -293,6 +289,13 @@ def described(admin: AdminClient, topic: str) -> str | None:
         return str(admin.describe_topics(TopicCollection([topic]))[topic].result().topic_id)
     except KafkaException:
         return None
+
+
+def await_markers(bootstrap: str, topic: str) -> None:
+    """Let the markers of what was committed be written, for a commit returns before; somebody else's transaction may stay open."""
+    deadline = time.monotonic() + _MARKERS_WITHIN_S
+    while ends(bootstrap, topic) != ends(bootstrap, topic, "read_committed") and time.monotonic() < deadline:
+        pass
 
 
 def content(bootstrap: str, topic: str) -> dict[int, list[Record]]:

@@ -148,7 +148,7 @@ def sync_benches() -> Iterator[Callable[..., Bench]]:
             *regions: str,
             dry_run: bool = False,
             partitions: int = 1,
-            timeout_ms: int = 200,
+            timeout_ms: int = 5_000,
             together: bool = True,
             **sync: Any,
         ) -> Bench:

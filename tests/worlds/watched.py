@@ -22,6 +22,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,8 @@ def answers(address: str, expr: str) -> int:
         with urllib.request.urlopen(url, timeout=10) as reply:  # noqa: S310 - http, of this module's own making
             found: Mapping[str, Any] = json.load(reply)
     except urllib.error.HTTPError as error:
+        if error.code == HTTPStatus.SERVICE_UNAVAILABLE:  # it listens before it is ready
+            return 0
         sys.exit(f"{expr}: {error.read().decode()}")
     except OSError:
         return 0

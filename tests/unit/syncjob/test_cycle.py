@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -817,7 +818,7 @@ class TestFaults:
     def test_a_target_whose_reading_takes_long_is_served_by_what_two_readings_have_seen(
         self, bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        it = consuming(bench, 12, cycles=3)
+        it = consuming(partial(bench, timeout_ms=200), 12, cycles=3)
         published = it.commit("b")
         assert published is not None
         target, at_once = it.writer("b"), it.writer("b").groups
