@@ -20,7 +20,7 @@ from parallax import EventKind, FailoverConsumer, FailoverEvent
 from tests.support import Stack, unique_name
 
 PARTITIONS = 3
-INDEX_WAIT_MS = 5_000
+INDEX_WAIT_MS = 10_000
 """The replicator outlives the cluster, so that every record gets indexed, on a busy machine too."""
 WITHIN_S = 90.0
 PER_SECOND = {"a": 100, "b": 500}

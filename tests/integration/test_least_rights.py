@@ -18,7 +18,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._acl import AclBindingFilter, AclOperation, AclPermissionType
+from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.cimpl import NewTopic
 from structlog.testing import capture_logs
@@ -69,10 +69,10 @@ pytestmark = pytest.mark.stack
 
 PATIENCE_S = 30.0
 CALL_MS = 8_000
+FETCH_S = 1.0
+"""So long a fetch may be under way: it goes by the rights of when it began."""
 COPY_S = 30.0
 """So long a copy may take; it ends by itself once all is copied or stopped."""
-SPREAD_S = 0.3
-"""So long a broker may take to hear of a change of the rules."""
 
 
 class Secure:
@@ -108,7 +108,25 @@ class Secure:
         rules = [binding(SPARK, acl) for acl in acls]
         for made in admin.create_acls(rules).values() if rules else ():
             made.result(PATIENCE_S)
-        time.sleep(SPREAD_S)
+        self.heard(kind, everything, set(rules))
+
+    def heard(self, kind: str, of: AclBindingFilter, wanted: set[AclBinding]) -> None:
+        """Wait until the broker tells these rules: the controller answers before it has heard of them."""
+        admin = self.admins[kind]
+        poll_until(lambda: set(admin.describe_acls(of).result(PATIENCE_S)) == wanted, PATIENCE_S, "the rules")
+
+
+def exactly_of(rule: AclBinding) -> AclBindingFilter:
+    """Finds this rule alone."""
+    return AclBindingFilter(
+        rule.restype,
+        rule.name,
+        rule.resource_pattern_type,
+        rule.principal,
+        rule.host,
+        rule.operation,
+        rule.permission_type,
+    )
 
 
 @dataclass(frozen=True)
@@ -503,20 +521,11 @@ class Pair:
 
     def remove(self, kind: str, acl: Acl) -> None:
         """A right of the replicator's away."""
-        admin = self.secure.admins[kind]
-        taken = binding(SPARK, acl)
-        exactly = AclBindingFilter(
-            taken.restype,
-            taken.name,
-            taken.resource_pattern_type,
-            taken.principal,
-            taken.host,
-            taken.operation,
-            taken.permission_type,
-        )
-        for gone in admin.delete_acls([exactly]).values():
+        exactly = exactly_of(binding(SPARK, acl))
+        for gone in self.secure.admins[kind].delete_acls([exactly]).values():
             assert gone.result(PATIENCE_S)
-        time.sleep(SPREAD_S)
+        self.secure.heard(kind, exactly, set())
+        time.sleep(FETCH_S)
 
     def give(self, kind: str, operation: Operation) -> None:
         """A right of the first topic."""
@@ -524,9 +533,10 @@ class Pair:
 
     def add(self, kind: str, acl: Acl) -> None:
         """A right of the replicator's."""
-        for made in self.secure.admins[kind].create_acls([binding(SPARK, acl)]).values():
+        rule = binding(SPARK, acl)
+        for made in self.secure.admins[kind].create_acls([rule]).values():
             made.result(PATIENCE_S)
-        time.sleep(SPREAD_S)
+        self.secure.heard(kind, exactly_of(rule), {rule})
 
     @contextmanager
     def copying(self) -> Iterator[None]:

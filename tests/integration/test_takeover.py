@@ -144,7 +144,7 @@ def test_nothing_is_copied_again_but_what_it_had_not_recorded_and_nothing_is_los
 ) -> None:
     kept = MemoryAuditLog()
     monkeypatch.setattr(audited, "open_auditor", lambda _config: nullcontext(Auditor(kept, wall_clock_ms)))
-    flush_interval_ms = 4_000 if end == "stopped" else 10_000  # long enough to be killed within
+    flush_interval_ms = 4_000 if end == "stopped" else 20_000  # long enough to be killed within
     change = Changeover(infrastructure, topic_name, tmp_path, policy, flush_interval_ms)
     change.harness.create(2)
     change.produce(1_000)

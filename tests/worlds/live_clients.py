@@ -43,6 +43,8 @@ def settings_of(live: Live, group: str, region: str = "a", services: str = "") -
         "clusters": {name: live.bootstrap(key) for key, name in live.names.items()},
         "region": live.names[region],
         "services": live.targets(services),
+        # After its usual 2.5 s it would go on, and say that a few may be read twice.
+        "index_wait_ms": 10_000,
     }
 
 

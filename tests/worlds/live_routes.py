@@ -26,7 +26,7 @@ from tests.memory.groups import MemoryGroupStore, MemoryOperationJournal, Memory
 from tests.memory.index import MemoryMappingIndex
 from tests.support import Stack
 from tests.worlds.live import wait_until_begun
-from tests.worlds.shard_harness import PATIENCE_S, ends, hold_in_process, until
+from tests.worlds.shard_harness import LEASE_S, PATIENCE_S, ends, hold_in_process, until
 
 PARTITIONS = 2
 """Of topics that are written to."""
@@ -60,7 +60,7 @@ def read_at(config: Config, region: str) -> str:
 
 def lease_of(config: Config, route: Route, *, available_now: bool = False) -> Lease:
     """A lease of the whole route."""
-    deadline = int((time.time() + PATIENCE_S) * 1_000)
+    deadline = int((time.time() + LEASE_S) * 1_000)
     return Lease(
         route, 0, 1, ensure_layout(config, route, 1).layout, 1, deadline, available_now=available_now
     )

@@ -27,6 +27,8 @@ from replicator.shard import hold_lease
 from tests.support import Stack, poll_until, unique_name
 
 PATIENCE_S = 60.0
+LEASE_S = 600.0
+"""A lease outlasts its test, in which each wait may take `PATIENCE_S`."""
 _MARKERS_WITHIN_S = 5.0
 
 Record = tuple[bytes | None, bytes | None, Any, Any]
@@ -115,7 +117,7 @@ class Harness:
     def lease(self, config: Config, *, shard: int = 0, shards: int = 1, available_now: bool = False) -> Lease:
         """A lease of the shard under the route's layout, which is made if need be."""
         layout = ensure_layout(config, self.route, shards).layout
-        deadline = int((time.time() + PATIENCE_S) * 1_000)
+        deadline = int((time.time() + LEASE_S) * 1_000)
         return Lease(self.route, shard, shards, layout, 1, deadline, available_now)
 
     def copy_now(self, config: Config | None = None, index: MappingIndexWriter | None = None) -> LeaseResult:
