@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -113,14 +113,23 @@ def prepare_spark(stack: LocalStack, cache: Path) -> None:
     Raises:
         BenchError: it failed; the message has its last words.
     """
-    command = [*PARALLAX, "spark", "prepare"]
+    run_command([*PARALLAX, "spark", "prepare"], _environment(stack, cache), _PREPARED_WITHIN_S)
+
+
+def run_command(command: Sequence[str], environment: Mapping[str, str], within_s: float) -> None:
+    """Let a command of Parallax's end by itself.
+
+    Raises:
+        BenchError: it failed; the message has its last words.
+    """
     done = subprocess.run(
         command,
-        env=_environment(stack, cache),
+        env=environment,
         capture_output=True,
-        text=True,
+        encoding="utf-8",
+        errors="replace",
         check=False,
-        timeout=_PREPARED_WITHIN_S,
+        timeout=within_s,
     )
     if done.returncode:
         raise BenchError(f"{' '.join(command)} failed ({done.returncode}): {done.stderr[-2_000:]}")
