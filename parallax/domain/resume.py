@@ -292,10 +292,11 @@ def _passed(
 ) -> Sequence[LostRange]:
     """The parts of a range at the origin that count as consumed since the group came there."""
     newest = history.newest
-    if newest is not None and newest.source_start >= gap.source_end:
+    if newest is not None and newest.last_record_end > gap.source_end:
         return without(within(gap, known_spans(consumed, history)), known_spans(moved, history))
-    # The rows behind the range are missing, or a later lineage has them: its place on the target tells, and what has been
-    # consumed of each leader epoch, of which the newest that was read need not be the one that goes on behind it.
+    # No row tells of a record behind the range (the watermark at its end does not): such rows are missing, or a later lineage
+    # has them. Its place on the target tells, and what has been consumed of each leader epoch, of which the newest that was
+    # read need not be the one that goes on behind it.
     if gap.target_at > commit:
         return []
     before = _spans(moved)
@@ -315,17 +316,29 @@ def _spans(position: SourcePosition) -> Mapping[int, Sequence[Span]]:
 
 
 class Incarnations:
-    """The incarnations of one region's topic that several orders name, each of them partly.
+    """The incarnations of one region's topic that two clusters and a progress vector name, each of them partly.
 
-    What no order tells stays open: nothing follows from the place in `sources` then.
+    What none of them tells stays open: nothing follows for this answer from the place in `sources` then. A progress vector
+    has that place, though, and later moves read it as an order. So it is the likelier one: what only the destination names
+    may have come at any time, and what the origin names and the vector does not came since the group was moved there.
 
     Args:
-        orders: older incarnations first in each, the most trustworthy order first. A source without a topic id stands
+        destination: older incarnations first, here and below; the most trustworthy order. A source without a topic id stands
             for the time before the topic was there: every other one came after it.
+        origin: trusted next.
+        moved: trusted last, the progress vector's.
     """
 
-    def __init__(self, *orders: Sequence[SourceId]) -> None:
-        named = list(dict.fromkeys(source for order in orders for source in order))
+    def __init__(
+        self,
+        destination: Sequence[SourceId],
+        origin: Sequence[SourceId] = (),
+        moved: Sequence[SourceId] = (),
+    ) -> None:
+        orders = (destination, origin, moved)
+        elsewhere = {*origin, *moved}
+        destination_alone = [source for source in destination if source not in elsewhere]
+        named = list(dict.fromkeys([*destination_alone, *moved, *origin]))
         self._later: dict[SourceId, set[SourceId]] = {
             source: set() if source.topic_id else {other for other in named if other.topic_id}
             for source in named
@@ -335,7 +348,7 @@ class Incarnations:
                 for other in order[place + 1 :]:
                     self._learn(source, other)
         self.sources = self._sorted(named)
-        """Each once, older ones first; where nothing is known, in the order in which they were named."""
+        """Each once, older ones first; where nothing is known, as is likely."""
 
     def is_newer(self, source: SourceId, than: SourceId) -> bool:
         """Whether a source is known to have come after another one."""

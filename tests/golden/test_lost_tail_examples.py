@@ -544,6 +544,27 @@ def test_lost_range_is_told_though_the_rows_around_it_are_missing() -> None:
     assert answer.sources[0].lost == (lost(2, 4, 2),)
 
 
+def test_lost_range_that_was_passed_is_told_where_its_own_watermark_is_the_newest_row() -> None:
+    """Retention took a2 and a3 before X copied them; a4 and a5 came after, and then the source lost its tail.
+
+    ::
+
+        X   0  1 (a2, a3 lost) 2  3 |6   commit 4     Y   0  1  2   3   4  5
+            a0 a1              a4 a5                      a0 a1 a2  a3  a4 a5
+
+    Of the range's generation the index has all but the row of a4 and a5. The watermark at the range's end holds no record
+    behind it: that the range was passed is told by its place on X.
+    """
+    on_x = [
+        of(A, run(0, 0, 2), mark(4, 2, 4), closed_at=6, lost=[lost(2, 4, 2)]),
+        of(A, mark(6, 4, epoch=1), generation=1),
+    ]
+    on_y = [of(A, run(0, 0, 2), run(2, 2, 4, epoch=1))]
+    answer = ask(4, on_x, on_y, log(0, 6), [A])
+    assert (answer.outcome, answer.resume_offset) == (Outcome.NEVER_DELIVERED, 6)
+    assert answer.sources[0].lost == (lost(2, 4, 2),)
+
+
 def test_of_a_lost_range_what_was_read_is_not_told() -> None:
     """Retention took a2 to a5 before Y copied them. The group has read a2 and a3 in X.
 

@@ -13,9 +13,14 @@ from parallax.domain.nearest_checkpoint import nearest_checkpoint_minimum
 from parallax.domain.outcome import Outcome
 from parallax.domain.place import Via
 from parallax.domain.progress import Progress, SourcePosition, TargetTruncation, settled_commit
+from parallax.domain.resume import Resume
 from parallax.domain.runs import LostRange
 from parallax.domain.skips import SkipRange, after_skips
 from tests.golden.drawing import REGIONS, A, B, ask, log, mark, of, run, skips
+
+
+def left_by(answer: Resume) -> Progress:
+    return Progress(ClusterName("aggregate-x"), TopicId("t"), answer.resume_offset, answer.positions)
 
 
 def test_ubers_published_example() -> None:
@@ -207,6 +212,43 @@ def test_recreated_topic_consumed_to_its_end_holds_nothing_back() -> None:
     answer = ask(3, on_x, on_y, log(0, 5), [A])
     assert answer.resume_offset == 3
     assert answer.outcome is Outcome.OK
+
+
+def test_incarnation_that_one_cluster_missed_is_remembered_as_the_older_one() -> None:
+    """W has the topic's first two incarnations, of the second no record yet. X and Y missed that one and have the third.
+
+    ::
+
+        W   0  1                 X   0  1  2  3            Y   0  1  2  3
+            a0 a1 |2nd begins        a0 a1 A0 A1              a0 a1 A0 A1
+
+    The group goes from W to X, from there to Y when it has read all, and back to W. No cluster tells which of the second and the
+    third came first; that the group knew the second before it came to X, which had no third then, does. So A0 and A1 are yet to
+    come to W, and are to be skipped there.
+    """
+    on_w = [of(A, run(0, 0, 2), closed_at=2), of(A, mark(0, 2), topic="2")]
+    on_x = [of(A, run(0, 0, 2))]
+    at_x = ask(2, on_w, on_x, log(0, 2), [A])
+    on_x = [of(A, run(0, 0, 2), closed_at=2), of(A, mark(0, 2), run(0, 2, 2), topic="3")]
+    at_y = ask(4, on_x, on_x, log(0, 4), [A], left_by(at_x))
+    assert [source.topic_id for source in at_y.positions] == ["1", "2", "3"]
+    back = ask(4, on_x, on_w, log(0, 2), [A], left_by(at_y))
+    assert (back.outcome, back.complete_to) == (Outcome.PENDING, 2)
+    on_w = [*on_w, of(A, mark(0, 2), run(0, 2, 2), topic="3")]
+    assert skips(back, on_w, 4) == [(2, 4)]
+
+
+def test_incarnation_that_the_destination_alone_has_is_remembered_as_the_older_one() -> None:
+    """X has one incarnation of the topic, and Y another: it may have missed the later one, or the earlier one.
+
+    The group has read X's. What Y is asked by what the group remembers alone is answered alike: those records may still come.
+    """
+    on_x = [of(A, run(0, 0, 2), topic="1")]
+    on_y = [of(A, run(0, 0, 2), topic="2")]
+    at_y = ask(2, on_x, on_y, log(0, 2), [A])
+    assert (at_y.outcome, at_y.complete_to) == (Outcome.EARLIEST_FALLBACK, 2)
+    again = ask(0, [], on_y, log(0, 2), [A], left_by(at_y))
+    assert again.complete_to == 2
 
 
 def test_topic_that_one_side_saw_before_its_source_had_it() -> None:

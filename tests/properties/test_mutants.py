@@ -6,7 +6,7 @@ survives means that the properties say nothing about the rule that it breaks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from parallax.domain import progress as progress_module
 from parallax.domain import resume as resume_module
 from parallax.domain import skips as skips_module
 from parallax.domain.history import History
-from parallax.domain.ids import SourceOffset, TargetOffset
+from parallax.domain.ids import SourceId, SourceOffset, TargetOffset
 from parallax.domain.place import Place, Via
 from parallax.domain.progress import Progress, SourceHistory, SourcePosition
 from parallax.domain.resume import Resume
@@ -27,6 +27,7 @@ from replicator.copying import reconcile
 from replicator.copying.reconcile import Beginning
 from replicator.copying.state import PartitionChange, PartitionState
 from tests.golden import test_lost_tail_examples as examples
+from tests.golden import test_resume_examples as resume_examples
 from tests.worlds.deadly import Mutant, Mutants, deadly_first
 from tests.worlds.model import Copier, Group, ViolationError, World, options_of, run_world
 
@@ -400,6 +401,51 @@ def lost_range_known_by_rows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
         return within(gap, progress_module.known_spans(consumed, history))
 
     monkeypatch.setattr(resume_module, "_passed", wrong)
+
+
+@shown_by(examples.test_lost_range_that_was_passed_is_told_where_its_own_watermark_is_the_newest_row)
+def watermark_of_a_lost_range_taken_for_a_row_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = resume_module._passed
+
+    def wrong(
+        gap: LostRange,
+        history: History,
+        commit: TargetOffset,
+        consumed: SourcePosition,
+        moved: SourcePosition,
+    ) -> list[LostRange]:
+        if history.newest is not None and history.newest.source_start >= gap.source_end:
+            told = progress_module.known_spans(moved, history)
+            return without(within(gap, progress_module.known_spans(consumed, history)), told)
+        return list(right(gap, history, commit, consumed, moved))
+
+    monkeypatch.setattr(resume_module, "_passed", wrong)
+
+
+def _incarnations_remembered(monkeypatch: pytest.MonkeyPatch, order: Callable[..., list[SourceId]]) -> None:
+    """Incarnations of which nothing tells the order, in another one."""
+
+    class Wrong(resume_module.Incarnations):
+        def __init__(self, *orders: Sequence[SourceId]) -> None:
+            super().__init__(*orders)
+            self.sources = self._sorted(order(*orders))
+
+    monkeypatch.setattr(resume_module, "Incarnations", Wrong)
+
+
+@shown_by(resume_examples.test_incarnation_that_one_cluster_missed_is_remembered_as_the_older_one)
+def incarnations_remembered_as_they_are_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    _incarnations_remembered(
+        monkeypatch, lambda *orders: list(dict.fromkeys(source for order in orders for source in order))
+    )
+
+
+@shown_by(resume_examples.test_incarnation_that_the_destination_alone_has_is_remembered_as_the_older_one)
+def incarnation_of_the_destination_alone_remembered_as_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
+    _incarnations_remembered(
+        monkeypatch,
+        lambda *orders: list(dict.fromkeys(source for order in reversed(orders) for source in order)),
+    )
 
 
 @shown_by(examples.test_of_a_lost_range_what_was_read_is_not_told)
