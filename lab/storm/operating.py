@@ -11,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import httpx
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -59,6 +60,21 @@ def parallax_command(config: Path) -> Callable[[Sequence[str]], Ended]:
         return Ended(done.returncode, done.stdout, done.stderr)
 
     return run
+
+
+def index_lag(replicator_url: str) -> Callable[[], float | None]:
+    """Asks a replicator's status server how far the index is behind its leases, in milliseconds; None: it does not tell."""
+
+    def longest_ms() -> float | None:
+        try:
+            leases = (
+                httpx.get(f"{replicator_url}/status", timeout=_ANSWER_S).raise_for_status().json()["leases"]
+            )
+        except httpx.HTTPError:
+            return None
+        return max((lease["index_lag_ms"] for lease in leases if not lease["ended"]), default=None)
+
+    return longest_ms
 
 
 class Operator:

@@ -27,6 +27,9 @@ _GOING_ON_RECORDS = 20
 _SETTLED_S = 90.0
 _REPEATED_S = 180.0
 _ASK_EVERY_S = 0.5
+_INDEXED_S = 90.0
+_INDEX_LAG_MS = 2_000
+"""As long as a consumer waits for the index by itself."""
 _DISK_S = 60.0
 _REFUSED_S = 60.0
 _RUN_LOGS = "parallax.runs"
@@ -50,6 +53,7 @@ class Player:
         groups: by name.
         offsets: of the groups.
         run: runs a `parallax` command.
+        index_lag_ms: the age of the oldest run-log entry that is not indexed yet; None: nobody tells just now.
         journal: gets steps and remarks.
         until: how to wait.
     """
@@ -61,6 +65,7 @@ class Player:
         groups: Mapping[str, StormGroup],
         offsets: GroupOffsets,
         run: Callable[[Sequence[str]], Ended],
+        index_lag_ms: Callable[[], float | None],
         journal: Journal,
         until: Until,
     ) -> None:
@@ -70,6 +75,7 @@ class Player:
             TopicApart(stack.bootstrap, REGIONS, f"{options.topic}-{name}", options.partitions)
             for name in ("recreated", "cut")
         )
+        self._index_lag_ms = index_lag_ms
         self._journal, self._until = journal, until
         self._down: set[str] = set()
         self._narrowed: dict[str, NarrowLink] = {}
@@ -108,6 +114,7 @@ class Player:
             case ActKind.ALARM:
                 self._move(act, "failover", act.group, "--to", act.to, "--disaster")
             case _:
+                self._await_index()
                 if act.kind is ActKind.CLUSTER_FROZEN:
                     self._freeze(act.part)
                 else:
@@ -316,6 +323,18 @@ class Player:
         """Routes are held back no more, where their source lives."""
         for region in [name for name in self._narrowed if f"regional-{name}" not in self._down]:
             self._narrowed.pop(region).widen()
+
+    def _await_index(self) -> None:
+        """The index has what was copied until just now: what it lacks of a cluster that dies would be read twice."""
+
+        def up_to_date() -> bool:
+            lag_ms = self._index_lag_ms()
+            return lag_ms is not None and lag_ms <= _INDEX_LAG_MS
+
+        if SPARK not in self._down:
+            self._until(
+                _now_and_then(up_to_date), _INDEXED_S, f"the index stays more than {_INDEX_LAG_MS} ms behind"
+            )
 
     def _await_flow(self) -> None:
         """Every group goes on, unless something is down without which a partition may have to wait."""

@@ -11,7 +11,7 @@ from lab.oracle.logs import TopicLog, read_topic
 from lab.stack.process import ProcessState
 from lab.storm.facts import Happening, StormFacts
 from lab.storm.members import StormGroup
-from lab.storm.operating import GroupOffsets, Operator, parallax_command
+from lab.storm.operating import GroupOffsets, Operator, index_lag, parallax_command
 from lab.storm.options import GROUPS, StormOptions
 from lab.storm.player import Player
 from lab.storm.schedule import REGIONS, Act, Schedule
@@ -48,7 +48,19 @@ class Storm:
         self._producing = True
         self._run_command = parallax_command(stack.config_path)
         offsets = GroupOffsets(stack.bootstrap, options.topic, options.partitions)
-        self._player = Player(options, stack, self._groups, offsets, self._run_command, journal, self._until)
+        replicator = stack.layout.replicator_url(REGIONS[0])
+        if replicator is None:
+            raise WorkerError("nothing copies in this stack: a storm needs its services")
+        self._player = Player(
+            options,
+            stack,
+            self._groups,
+            offsets,
+            self._run_command,
+            index_lag(replicator),
+            journal,
+            self._until,
+        )
 
     @property
     def happened(self) -> list[Happening]:

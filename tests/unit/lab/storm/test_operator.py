@@ -3,9 +3,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+import httpx
 import pytest
 
-from lab.storm.operating import Ended, Operator
+from lab.storm import operating
+from lab.storm.operating import Ended, Operator, index_lag
 from lab.workload.worker import WorkerError
 
 MOVE = ("failover", "--region", "a", "--to", "b", "--disaster")
@@ -75,3 +77,38 @@ def test_a_primary_that_is_not_recorded_is_told() -> None:
     assert commands.given == [["primary", "g", "--set", "a"]]
     with pytest.raises(WorkerError, match="no service"):
         operator.set_primary("g", "a")
+
+
+@pytest.mark.parametrize(
+    ("answer", "lag_ms"),
+    [
+        (
+            httpx.Response(
+                200,
+                json={
+                    "leases": [
+                        {"index_lag_ms": 40.0, "ended": False},
+                        {"index_lag_ms": 900.0, "ended": False},
+                        {"index_lag_ms": 70_000.0, "ended": True},
+                    ]
+                },
+            ),
+            900.0,
+        ),
+        (httpx.Response(200, json={"leases": []}), None),
+        (httpx.Response(503), None),
+        (httpx.ConnectError("nobody listens"), None),
+    ],
+)
+def test_the_longest_lag_of_the_index_is_told(
+    monkeypatch: pytest.MonkeyPatch, answer: httpx.Response | Exception, lag_ms: float | None
+) -> None:
+    def get(url: str, *, timeout: float) -> httpx.Response:
+        assert (url, timeout > 0) == ("http://driver/status", True)
+        if isinstance(answer, Exception):
+            raise answer
+        answer.request = httpx.Request("GET", url)
+        return answer
+
+    monkeypatch.setattr(operating.httpx, "get", get)
+    assert index_lag("http://driver")() == lag_ms

@@ -25,6 +25,7 @@ class World:
     def __init__(self) -> None:
         self.log: list[str] = []
         self.flows = True
+        self.index_lags_ms: list[float | None] = [0.0]
         self.states = {"aggregate-b": "ready"}
         self.commits = [{0: CommitSeen(500, ""), 1: CommitSeen(90, "")}]
         self.waited: list[str] = []
@@ -35,6 +36,7 @@ class World:
             self.groups,  # type: ignore[arg-type]
             self,  # type: ignore[arg-type]
             self.run,
+            self.index_lag_ms,
             Journal(),
             self.until,
         )
@@ -101,6 +103,10 @@ class World:
             json.dumps([{"group": name, "ending": "moved", "problem": "", "took_ms": 1} for name in moved]),
             "",
         )
+
+    def index_lag_ms(self) -> float | None:
+        self.log += ["look at the index"] if len(self.index_lags_ms) > 1 else []
+        return self.index_lags_ms.pop(0) if len(self.index_lags_ms) > 1 else self.index_lags_ms[0]
 
     def read(self, _cluster: str, _group: str) -> Mapping[int, CommitSeen]:
         return self.commits.pop(0) if len(self.commits) > 1 else self.commits[0]
@@ -191,6 +197,28 @@ def test_a_cluster_is_lost_behind_a_narrow_route_which_is_widened_at_once(world:
         "limit solo-a to None",
         "widen regional-a for parallax-b",
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "done"), [(ActKind.REGION_LOST, "kill a part"), (ActKind.CLUSTER_FROZEN, "freeze a part")]
+)
+def test_a_cluster_is_not_lost_before_the_index_has_what_was_copied(
+    world: World, kind: ActKind, done: str
+) -> None:
+    world.index_lags_ms = [None, 30_000.0, 10.0]
+    log = world.play(lost(kind, "a part"))
+    assert log.index(done) > log.index("look at the index")
+    assert world.index_lags_ms == [10.0]
+    world.index_lags_ms = [30_000.0]
+    with pytest.raises(WorkerError, match="the index stays more than 2000 ms behind"):
+        world.play(lost(kind, "a part"))
+    assert log.count(done) == 1
+
+
+def test_nobody_waits_for_the_index_while_spark_is_down(world: World) -> None:
+    world.index_lags_ms = [30_000.0]
+    log = world.play(Act(ActKind.SPARK_KILLED, part="spark"), lost(ActKind.CLUSTER_LOST, "aggregate-a"))
+    assert "kill aggregate-a" in log
 
 
 def test_the_route_of_a_lost_region_is_widened_when_it_is_back(world: World) -> None:
