@@ -1,4 +1,4 @@
-"""Runs the bench: `python -m lab.bench` (main set) or `python -m bench --row NAME` (full set)."""
+"""Runs the bench: `python -m lab.bench` (main set) or `python -m lab.bench --row NAME` (full set)."""
 
 from __future__ import annotations
 
