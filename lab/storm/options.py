@@ -50,7 +50,7 @@ class StormOptions:
     records: int = 50_000
     per_s: float = 200.0
     partitions: int = 4
-    at_most_s: float = 1_200.0
+    at_most_s: float = 1_800.0
     topic: str = "storm"
     directory: Path = field(default_factory=lambda: Path("build/storm"))
     keep: bool = False

@@ -22,7 +22,9 @@ from lab.workload.distance import NarrowLink, reader_of
 from lab.workload.journal import Journal
 from lab.workload.playing import Stack
 
-_GOING_ON_S = 90.0
+_GOING_ON_S = 150.0
+"""A group whose cluster was away for longer than a session (45 s) stands still for as long again once it is back: its members have
+come anew, and the coordinator waits for those that they were."""
 _GOING_ON_RECORDS = 20
 _SETTLED_S = 90.0
 _REPEATED_S = 180.0
