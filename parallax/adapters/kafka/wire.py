@@ -404,6 +404,12 @@ class Connections:
         """Ask for metadata anew; the result has ``is_done``."""
         return self._manager.cluster.request_update()
 
+    def learn_anew(self, *, timeout_ms: float) -> None:
+        """Turn the loop until metadata have been asked for anew, or the time is over. Brokers are not asked without a pause."""
+        deadline, asked = Deadline.after_ms(timeout_ms), self.refresh()
+        while not asked.is_done and not deadline.passed:
+            self._loop.turn(_TURN_MS)
+
     def learn_leaders(
         self, items: Collection[TopicPartition], *, timeout_ms: float
     ) -> Collection[TopicPartition]:

@@ -38,6 +38,7 @@ from parallax.domain.ids import (
     aggregate_cluster,
 )
 from parallax.errors import ClusterUnavailableError, FencedError
+from parallax.runtime.deadline import Deadline
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.recovery import Shard
 from replicator.copying.session_end import TopicsRefusedError
@@ -206,14 +207,40 @@ def open_transactions(
     """Where producers have transactions open, by their ids.
 
     Raises:
-        ClusterUnavailableError: a leader did not answer in time, or a partition has none.
+        ClusterUnavailableError: a leader did not answer in time, or a partition has had none for so long.
     """
-    missing = connections.learn_leaders(items, timeout_ms=_TIMEOUT_MS)
-    if missing:
-        raise ClusterUnavailableError(
-            f"{connections.cluster}: {', '.join(map(str, sorted(missing)[:5]))}: no leader"
-        )
+    deadline = Deadline.after_ms(_TIMEOUT_MS)
     starts: dict[int, dict[TopicPartition, TargetOffset]] = {}
+    asked = items
+    while asked:
+        missing = connections.learn_leaders(asked, timeout_ms=deadline.remaining_ms)
+        if missing:
+            raise ClusterUnavailableError(
+                f"{connections.cluster}: {', '.join(map(str, sorted(missing)[:5]))}: no leader"
+            )
+        away: dict[TopicPartition, int] = {}
+        for item, part in _producers_of(connections, asked):
+            if part.error_code in _LEADER_AWAY:
+                away[item] = part.error_code
+                continue
+            for producer_id, start in _starts(part, item):
+                before = starts.setdefault(producer_id, {}).get(item, start)
+                starts[producer_id][item] = min(start, before)
+        if away and deadline.passed:
+            item, code = min(away.items())
+            raise ClusterUnavailableError(
+                f"{connections.cluster}: {item}: open transactions: {for_code(code).__name__}"
+            )
+        asked = away
+        if asked:  # of a topic that was just created its leader may not have heard itself
+            connections.learn_anew(timeout_ms=deadline.remaining_ms)
+    return starts
+
+
+def _producers_of(
+    connections: Connections, items: Collection[TopicPartition]
+) -> Iterator[tuple[TopicPartition, Any]]:
+    """What the leaders tell of the partitions' producers."""
     for leader, led in connections.by_leader(items).items():
         request = DescribeProducersRequest(
             topics=[
@@ -224,18 +251,10 @@ def open_transactions(
         answer = connections.ask(leader, request, "asking for open transactions")
         for topic in answer.topics:
             for part in topic.partitions:
-                item = TopicPartition(TopicName(topic.name), part.partition_index)
-                for producer_id, start in _starts(part, item, connections):
-                    before = starts.setdefault(producer_id, {}).get(item, start)
-                    starts[producer_id][item] = min(start, before)
-    return starts
+                yield TopicPartition(TopicName(topic.name), part.partition_index), part
 
 
-def _starts(part: Any, item: TopicPartition, connections: Connections) -> Iterator[tuple[int, TargetOffset]]:
-    if part.error_code in _LEADER_AWAY:
-        raise ClusterUnavailableError(
-            f"{connections.cluster}: {item}: open transactions: {for_code(part.error_code).__name__}"
-        )
+def _starts(part: Any, item: TopicPartition) -> Iterator[tuple[int, TargetOffset]]:
     if part.error_code != _NONE:
         # Not allowed to look (Describe needs Read on the topic): copying goes on as without this precaution.
         log.warning(

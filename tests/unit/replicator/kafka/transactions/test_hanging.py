@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NoReturn
 
 import pytest
+from kafka.protocol.admin import DescribeProducersRequest, DescribeProducersResponse
 
 from parallax.config.config import Config
-from parallax.domain.ids import Route, TargetOffset, TopicId, TopicName, TopicPartition
+from parallax.domain.ids import ClusterName, Route, TargetOffset, TopicId, TopicName, TopicPartition
 from parallax.errors import ClusterUnavailableError
 from replicator.copying.session_end import TopicsRefusedError
 from replicator.kafka.transactions import hanging
 from replicator.kafka.transactions.coordinator import ProducerState
 from replicator.kafka.transactions.endings import Found, Sought, TransactionEnd
 from replicator.kafka.transactions.fates import Fates
-from replicator.kafka.transactions.hanging import earlier_shards
+from replicator.kafka.transactions.hanging import earlier_shards, open_transactions
 from replicator.lease import Lease
 
 ITEM = TopicPartition(TopicName("trips"), 0)
@@ -73,3 +74,80 @@ def test_what_hangs_of_a_topic_without_a_right_holds_up_the_lease_by_name(
     nothing: Any = None
     with pytest.raises(ClusterUnavailableError, match="RIGHT_MISSING: Write on topic trips"):
         hanging._settle(config, LEASE, "batch", [ITEM], nothing, nothing)
+
+
+NONE, UNKNOWN, NOT_LEADER, FORBIDDEN = 0, 3, 6, 29
+"""Kafka's numbers: the partition is unknown to the broker, it does not lead it, its topic may not be looked at."""
+STARTS = {0: 11, 1: 12}
+"""Where the only transaction of producer 7 is open."""
+
+
+class Leaders:
+    """Stands for `Connections`: two brokers that lead partitions by their numbers.
+
+    Args:
+        codes: by partition what its leader answers, one after the other; the last one for ever.
+        unheard: partitions of which no leader is heard of.
+    """
+
+    cluster = ClusterName("aggregate-b")
+
+    def __init__(self, codes: Mapping[int, list[int]], unheard: Collection[int] = ()) -> None:
+        self._codes = codes
+        self._unheard = unheard
+        self.asked: list[list[int]] = []
+        self.learnt = 0
+
+    def learn_leaders(
+        self, items: Collection[TopicPartition], *, timeout_ms: float
+    ) -> Collection[TopicPartition]:
+        del timeout_ms
+        return [item for item in items if item.partition in self._unheard]
+
+    def learn_anew(self, *, timeout_ms: float) -> None:
+        del timeout_ms
+        self.learnt += 1
+
+    def by_leader(self, items: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        found: dict[int, list[TopicPartition]] = {}
+        for item in items:
+            found.setdefault(item.partition % 2, []).append(item)
+        return found
+
+    def ask(self, _node: int, request: DescribeProducersRequest, _doing: str) -> DescribeProducersResponse:
+        (topic,) = request.topics
+        self.asked.append(list(topic.partition_indexes))
+        told = DescribeProducersResponse.TopicResponse
+        parts = [self._part(number) for number in topic.partition_indexes]
+        return DescribeProducersResponse(topics=[told(name=topic.name, partitions=parts)])
+
+    def _part(self, number: int) -> Any:
+        codes, told = self._codes[number], DescribeProducersResponse.TopicResponse.PartitionResponse
+        code = codes.pop(0) if len(codes) > 1 else codes[0]
+        starts = [STARTS[number]] if code == NONE and number in STARTS else []
+        producers = [told.ProducerState(producer_id=7, current_txn_start_offset=start) for start in starts]
+        return told(partition_index=number, error_code=code, active_producers=producers)
+
+
+def found_by(leaders: Leaders) -> dict[int, dict[TopicPartition, TargetOffset]]:
+    connections: Any = leaders
+    return open_transactions(connections, [P0, P1, P2])
+
+
+def test_a_leader_that_has_yet_to_hear_of_a_new_topic_is_asked_again() -> None:
+    leaders = Leaders({0: [NONE], 1: [UNKNOWN, NOT_LEADER, NONE], 2: [NONE]})
+    assert found_by(leaders) == {7: {P0: TargetOffset(11), P1: TargetOffset(12)}}
+    assert leaders.asked == [[0, 2], [1], [1], [1]]
+    assert leaders.learnt == 2, "each time after the present leaders were asked for"
+
+
+def test_a_leader_that_never_hears_of_it_is_told_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hanging, "_TIMEOUT_MS", 20)
+    with pytest.raises(ClusterUnavailableError, match=r"aggregate-b: trips-1: .*UnknownTopicOrPartition"):
+        found_by(Leaders({0: [NONE], 1: [UNKNOWN], 2: [NONE]}))
+    with pytest.raises(ClusterUnavailableError, match=r"aggregate-b: trips-2: no leader"):
+        found_by(Leaders({}, unheard=[2]))
+
+
+def test_what_may_not_be_looked_at_is_passed_over() -> None:
+    assert found_by(Leaders({0: [NONE], 1: [FORBIDDEN], 2: [NONE]})) == {7: {P0: TargetOffset(11)}}
