@@ -26,6 +26,7 @@ from lab.soak.scenario import NEVER_KILLED, Soak, SoakOptions
 from lab.soak.watch import Watch
 from lab.stack.errors import StackError
 from lab.stack.layout import SPARK
+from lab.stack.settings import CASSANDRA_SETTINGS
 from lab.stack.spec import StackSpec
 from lab.storm.facts import StormFacts
 from lab.storm.options import GROUPS
@@ -34,10 +35,27 @@ from lab.workload.journal import Journal, Lines
 from lab.workload.playing import STACK, Stack, options_of, play, report_table, running_stack, show_verdict
 from offsetsvc.service import READ_POOL, READERS, REFRESH_POOL, REFRESHERS
 from offsetsvc.transport.grpc_server import CALL_POOL, call_threads
-from parallax.config.config import load
+from parallax.config.config import Config, load
 from parallax.errors import ParallaxError
 
 _LINE_EVERY_S = 30.0
+
+_CASSANDRA_STAGES = ("Native-Transpor", "ReadStage", "MutationStage")
+"""Of Cassandra's shared pool, as the kernel cuts their names. A thread of it keeps the name of the last stage that it worked for,
+so that each stage may come to have the name on all of them."""
+_NATIVE_TRANSPORT_REQUESTS = 128
+"""Cassandra's default (native_transport_max_threads)."""
+
+
+def pools_of(config: Config) -> Mapping[str, int]:
+    """The pools that make a thread whenever more is under way than ever, and how many threads each has at most."""
+    stages = ("concurrent_reads", "concurrent_writes")
+    shared = _NATIVE_TRANSPORT_REQUESTS + sum(int(str(CASSANDRA_SETTINGS[key])) for key in stages)
+    return {
+        CALL_POOL: call_threads(config.service.max_concurrent_calls),
+        READ_POOL: READERS,
+        REFRESH_POOL: REFRESHERS,
+    } | dict.fromkeys(_CASSANDRA_STAGES, shared)
 
 
 def show_report(console: Console, report: Mapping[str, Any]) -> None:
@@ -95,8 +113,7 @@ def _run(options: SoakOptions, console: Console) -> dict[str, Any]:
             )
         soak = Soak(options, stack, journal)
         config = load(stack.config_path)
-        calls = call_threads(config.service.max_concurrent_calls)
-        limits = GrowthLimits(pools={CALL_POOL: calls, READ_POOL: READERS, REFRESH_POOL: REFRESHERS})
+        limits = GrowthLimits(pools=pools_of(config))
         watch = Watch(
             lambda: _roots(stack, soak),
             stack.cassandra_address(),

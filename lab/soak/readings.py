@@ -14,21 +14,24 @@ _HOUR_S = 3_600.0
 _LEAST_READINGS = 12
 _LATEST_COUNT_S = 300.0
 
+TABLE_FILES = "table files"
+"""The kind of handles that are not judged: Cassandra has as many files of its tables open as its compaction leaves it."""
+
 
 class Reading(NamedTuple):
     """A process at one moment.
 
     Attributes:
         at_s: seconds since the soak's beginning.
-        memory_bytes: proportional set size: what it has for itself, and its share of what others use too.
-        threads: how many of each name, as the kernel knows it.
-        handles: open file descriptors.
+        memory_bytes: in memory, of what no file backs.
+        threads: how many of each name, as the kernel knows it, without the numbers at their ends.
+        handles: open file descriptors of each kind.
     """
 
     at_s: float
     memory_bytes: int
     threads: Mapping[str, int]
-    handles: int
+    handles: Mapping[str, int]
 
 
 class RowsReading(NamedTuple):
@@ -70,6 +73,7 @@ class ProcessTrend:
         memory_mib_per_h, more_threads, more_handles: between the medians of its first and of its last quarter.
         threads_by_name: of those that there are more of, how many more; those of pools too, which ``more_threads`` leaves out.
         pooled: threads of each pool, at the most.
+        handles_by_kind: of those that there are more of, how many more; files of tables too, which ``more_handles`` leaves out.
     """
 
     minutes: float
@@ -79,19 +83,23 @@ class ProcessTrend:
     more_handles: float
     threads_by_name: Mapping[str, float] = field(default_factory=dict)
     pooled: Mapping[str, int] = field(default_factory=dict)
+    handles_by_kind: Mapping[str, float] = field(default_factory=dict)
 
     def wrong(self, limits: GrowthLimits) -> Iterator[str]:
         """What is not flat."""
         if self.memory_mib_per_h > limits.memory_mib_per_h:
             yield f"grows by {self.memory_mib_per_h:.1f} MiB an hour"
         if self.more_threads > limits.threads:
-            names = ", ".join(f"{name} {more:+.0f}" for name, more in self.threads_by_name.items())
-            yield f"has {self.more_threads:.0f} threads more than at first ({names})"
+            yield f"has {self.more_threads:.0f} threads more than at first ({_listed(self.threads_by_name)})"
         for name, threads in self.pooled.items():
             if threads > limits.pools[name]:
                 yield f"has {threads} threads of {name}, which is a pool of {limits.pools[name]}"
         if self.more_handles > limits.handles:
-            yield f"has {self.more_handles:.0f} open files more than at first"
+            yield f"has {self.more_handles:.0f} open files more than at first ({_listed(self.handles_by_kind)})"
+
+
+def _listed(more: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {count:+.0f}" for name, count in more.items())
 
 
 def trend(
@@ -123,10 +131,13 @@ def _trend(settled: Sequence[Reading], limits: GrowthLimits) -> ProcessTrend | N
     def more(value: Callable[[Reading], int]) -> float:
         return median(map(value, last)) - median(map(value, first))
 
-    def more_threads(name: str) -> float:
-        return more(lambda item: item.threads.get(name, 0))
+    def more_by_name(counted: Callable[[Reading], Mapping[str, int]]) -> Mapping[str, float]:
+        def more_of(name: str) -> float:
+            return more(lambda item: counted(item).get(name, 0))
 
-    names = sorted({name for item in (*first, *last) for name in item.threads})
+        names = sorted({name for item in (*first, *last) for name in counted(item)})
+        return {name: count for name in names if (count := more_of(name)) > 0}
+
     return ProcessTrend(
         minutes=(settled[-1].at_s - settled[0].at_s) / 60,
         memory_mib=median(item.memory_bytes for item in last) / MIB,
@@ -134,13 +145,16 @@ def _trend(settled: Sequence[Reading], limits: GrowthLimits) -> ProcessTrend | N
         more_threads=more(
             lambda item: sum(count for name, count in item.threads.items() if name not in limits.pools)
         ),
-        more_handles=more(lambda item: item.handles),
-        threads_by_name={name: count for name in names if (count := more_threads(name)) > 0},
+        more_handles=more(
+            lambda item: sum(count for kind, count in item.handles.items() if kind != TABLE_FILES)
+        ),
+        threads_by_name=more_by_name(lambda item: item.threads),
         pooled={
             name: max(item.threads[name] for item in settled if name in item.threads)
             for name in sorted(limits.pools)
             if any(name in item.threads for item in settled)
         },
+        handles_by_kind=more_by_name(lambda item: item.handles),
     )
 
 

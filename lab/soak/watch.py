@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections import Counter
@@ -17,12 +18,16 @@ from cassandra.cluster import Cluster, NoHostAvailable, Session
 from cassandra.policies import WhiteListRoundRobinPolicy
 
 from lab.soak.logs import NewLeases
-from lab.soak.readings import Reading, RowsReading
+from lab.soak.readings import TABLE_FILES, Reading, RowsReading
 from lab.stack.errors import StackError
 
 _JOIN_S = 60.0
 _COUNT_S = 30.0
 _ROLES = (("pyspark.worker", "worker"), ("python_streaming_source_runner", "planner"), ("java", "jvm"))
+_OF_TABLES = re.compile(r"-(?:big|bti)-\w+\.db$")
+"""A component of a table of Cassandra's. One that is deleted, and still open, is a file as any other."""
+_NUMBER = re.compile(r"[-_:#]?\d+$")
+_NO_FILE_BACKS = frozenset({"Anonymous", "Pss_Shmem"})
 
 
 class Watch:
@@ -116,16 +121,22 @@ def read_sessions(
                 if role is None:
                     continue
                 label = f"{name} {role} {process.pid}"
-            with process.oneshot():
-                yield (
-                    label,
-                    Reading(
-                        clock(),
-                        process.memory_full_info().pss,
-                        threads_of(process.pid),
-                        process.num_fds(),
-                    ),
-                )
+            pid = process.pid
+            yield label, Reading(clock(), memory_of(pid), threads_of(pid), handles_of(pid))
+
+
+def memory_of(pid: int) -> int:
+    """How many bytes a process has in memory that no file backs.
+
+    What it maps of files is left out: its share of a library grows when another process ends that maps the same file, of this stack
+    or of any other (installers link one file into many environments). So does, in a fork, the share of what its parent
+    had, which is counted whole therefore: a page that is written to becomes the fork's own, and nothing is added.
+
+    Raises:
+        OSError: it is gone.
+    """
+    lines = (line.split() for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines())
+    return sum(int(words[1]) for words in lines if words[0].rstrip(":") in _NO_FILE_BACKS) * 1024
 
 
 def threads_of(pid: int) -> Counter[str]:
@@ -137,5 +148,33 @@ def threads_of(pid: int) -> Counter[str]:
     found: Counter[str] = Counter()
     for thread in Path(f"/proc/{pid}/task").iterdir():
         with suppress(OSError):  # this one has just ended
-            found[(thread / "comm").read_text(errors="replace").strip()] += 1
+            found[pool_name((thread / "comm").read_text(errors="replace").strip())] += 1
     return found
+
+
+def pool_name(thread: str) -> str:
+    """A thread's name without the number at its end, which those of a pool have; the name itself if it is nothing else."""
+    return _NUMBER.sub("", thread) or thread
+
+
+def handles_of(pid: int) -> Counter[str]:
+    """How many file descriptors of each kind a process has open.
+
+    Raises:
+        OSError: it is gone.
+    """
+    found: Counter[str] = Counter()
+    for handle in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):  # this one has just been closed
+            found[kind_of(str(handle.readlink()))] += 1
+    return found
+
+
+def kind_of(opened: str) -> str:
+    """The kind of what a file descriptor has open, by what the kernel calls that."""
+    if opened.startswith("/"):
+        return TABLE_FILES if _OF_TABLES.search(opened) else "files"
+    word = re.search(
+        r"\w+", opened.removeprefix("anon_inode:")
+    )  # socket:[7], anon_inode:[eventpoll], anon_inode:inotify
+    return f"{word[0]}s" if word else opened

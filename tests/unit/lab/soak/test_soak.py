@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections import Counter
 from itertools import islice
 from pathlib import Path
@@ -16,6 +14,7 @@ from lab.soak.logs import NewLeases
 from lab.soak.picture import picture
 from lab.soak.readings import (
     MIB,
+    TABLE_FILES,
     GrowthLimits,
     Reading,
     RowsReading,
@@ -26,7 +25,6 @@ from lab.soak.readings import (
     unjudged,
 )
 from lab.soak.scenario import NEVER_KILLED, SoakOptions, draw_faults
-from lab.soak.watch import read_sessions
 from lab.storm.schedule import ActKind
 
 LIMITS = GrowthLimits()
@@ -42,7 +40,7 @@ def readings(
             at_s,
             int((100 * min(1, at_s / 300) + mib_per_h * at_s / 3_600) * MIB),
             {"python": 10 + int(threads_per_h * at_s / 3_600)},
-            20 + int(handles_per_h * at_s / 3_600),
+            {"files": 12, "sockets": 8 + int(handles_per_h * at_s / 3_600)},
         )
         for at_s in range(0, minutes * 60, 15)
     ]
@@ -64,7 +62,19 @@ def test_growth_is_told_an_hour_however_long_it_was_looked_at() -> None:
 
 def test_threads_and_open_files_are_counted() -> None:
     assert found(readings(threads_per_h=8)) == ["service has 5 threads more than at first (python +5)"]
-    assert found(readings(handles_per_h=20)) == ["service has 12 open files more than at first"]
+    assert found(readings(handles_per_h=20)) == ["service has 12 open files more than at first (sockets +12)"]
+
+
+def test_files_of_tables_that_cassandra_has_open_are_told_and_no_growth() -> None:
+    def more_of(kind: str) -> list[Reading]:
+        items = readings()
+        return [item._replace(handles={"files": 12, kind: int(item.at_s / 60)}) for item in items]
+
+    assert found(more_of(TABLE_FILES)) == []
+    shown = trend(more_of(TABLE_FILES), LIMITS)
+    assert shown is not None
+    assert (shown.more_handles, shown.handles_by_kind) == (0, {TABLE_FILES: 37})
+    assert found(more_of("pipes")) == ["service has 37 open files more than at first (pipes +37)"]
 
 
 def widest_moment(pool: str, threads: int) -> list[Reading]:
@@ -96,7 +106,7 @@ def taken_over(at_s: float, more_after_mib_per_h: float = 0.0) -> list[Reading]:
             memory_bytes=item.memory_bytes
             + int((35 * min(1, since / 600) + more_after_mib_per_h * since / 3_600) * MIB),
             threads={"python": 10, "rdk:main": 12 if since else 0},
-            handles=item.handles + (31 if since else 0),
+            handles={**item.handles, "pipes": 31 if since else 0},
         )
         for item in readings()
         for since in [max(0.0, item.at_s - at_s)]
@@ -232,23 +242,6 @@ def test_the_picture_is_an_svg_with_a_plot_for_each() -> None:
     drawn = ET.fromstring(text)  # noqa: S314 - our own
     titles = [item.text for item in drawn.iter("{http://www.w3.org/2000/svg}text") if item.get("class")]
     assert titles == ["spark <1> (MiB)", "runs (rows a minute)"]
-
-
-def test_processes_are_read_by_their_session() -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"],
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-    ) as child:
-        try:
-            assert child.stdout is not None
-            child.stdout.readline()
-            ((name, reading),) = read_sessions({"sleeper": child.pid})
-        finally:
-            child.kill()
-    assert name == f"sleeper {child.pid}"
-    assert reading.memory_bytes > MIB
-    assert (sum(reading.threads.values()), reading.handles > 2) == (1, True)
 
 
 @pytest.mark.parametrize("ahead", [0, 1])
