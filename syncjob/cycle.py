@@ -119,7 +119,7 @@ class Syncer:
         )
         self._decided: frozenset[GroupName] = frozenset()
         self._decided_until_s = -math.inf
-        self._standing = Standing()
+        self._standing = Standing(config.sync.interval_ms)
         self._latencies, self._began_s = CheckpointLatencies(), clock()
         most_shown = config.metrics.most_shown
         self._told_latencies = MOST_TOLD if most_shown is None else min(most_shown, MOST_TOLD)
@@ -269,7 +269,10 @@ class Syncer:
             or self._assignments.get(group, sight.assignment) != sight.assignment
             or self._gathering.has_moved(group, sight.commits)
         )
-        return Look(group, snapshots, sight, self._now_ms(), has_moved)
+        began_ms = self._now_ms()
+        if has_moved:
+            self._standing.moved(group, began_ms)
+        return Look(group, snapshots, sight, began_ms, has_moved)
 
     def _look_in_turn(self, looks: Sequence[Look]) -> tuple[list[Look], list[Look]]:
         """Look at all groups that have moved, then at others while there is time, those first that were not looked at for longest.

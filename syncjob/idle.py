@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from syncjob.decide import Decision
 from syncjob.facts import GroupFacts
 
 HOLDS_MS = 5_000
-"""So long, where there are not too many (`LOOKS_PER_S`): members' reports, retention and lost tails at the target, partitions that were added, and a source
+"""So long, where there are not too many (`READS_PER_S`, `LOOKS_PER_S`): members' reports, retention and lost tails at the target, partitions that were added, and a source
 topic made anew, are seen by looking alone. While a cluster is away, the age of its last positions grows by as much: it
 stays well below `service.stale_after_ms` by default."""
 
@@ -24,9 +25,19 @@ HOLDS_ALONE_MS = 30_000
 """The same for a group without any member, of which there are many: that its commits stand is still noted every
 `HOLDS_MS`, or its last positions would look old once their cluster is gone."""
 
-READS_PER_S = 2_000
-"""So many groups that stand still, or wait for a look, are read in a second at most, those first that were not read for longest: up
-to so many are read in every cycle, 10,000 of them each every 5 s. One that is found to move is read in every cycle from then on."""
+READS_PER_S, MOST_READS_PER_S = 1_000, 2_000
+"""So many groups that stand still, or wait for a look, are read in a second, those first that were not read for longest: up to so many
+are read in every cycle, 10,000 of them each every 10 s; of more so many more that it stays at that, up to the second number: reading takes half
+a millisecond each, and a new commit waits for it. One that is found to move is read in every cycle from then on."""
+
+_READ_WITHIN_S = 10
+
+_LATE_MS = 1_000
+"""A cycle that begins later than it should reads for no more than so much longer: what it reads would make the next one later still."""
+
+LATELY_MS = 30_000
+"""A group that has moved is read in every cycle for so long, though it stands still meanwhile: clients commit every 5 s by default. Of
+these as many are read in a cycle as of all others."""
 
 _LEAST_READS = 200
 """In a cycle, however short."""
@@ -169,14 +180,19 @@ class Standing:
 
     Nothing was to be written by these, and their answers are final: all that the group consumed is at the targets, and
     indexed, however long ago the last row was written.
+
+    Args:
+        interval_ms: from the beginning of one cycle to the next, unless that is late.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, interval_ms: int = _FIRST_CYCLE_MS) -> None:
+        self._most_ms = interval_ms + _LATE_MS
         # Those first that were not read for longest; None: nothing stands.
         self._kept: OrderedDict[GroupName, Kept | None] = OrderedDict()
         # Of the last cycle's looks nothing stands: they are read in every cycle.
         self._restless: set[GroupName] = set()
         self._looked_at_ms: dict[GroupName, int] = {}
+        self._moved_at_ms: dict[GroupName, int] = {}
         self._waiting: frozenset[GroupName] = frozenset()
         self._began_ms: int | None = None
 
@@ -199,9 +215,12 @@ class Standing:
         took_ms = _FIRST_CYCLE_MS if self._began_ms is None else now_ms - self._began_ms
         self._began_ms = now_ms
         self.wait(known)
-        reads = max(_LEAST_READS, READS_PER_S * took_ms // 1_000)
         calm = [group for group in self._kept if group not in self._restless]
-        turn = calm[:reads]
+        reads = self._reads(len(calm), took_ms)
+        lately = self._lately(calm, now_ms)[:reads]
+        first = frozenset(lately)
+        others = [group for group in calm if group not in first]
+        turn = [*lately, *others[:reads]]
         stood = {group: kept for group in turn if (kept := self._kept[group]) is not None}
         for group in reported(stood):
             self._kept[group] = stood[group] = replace(stood[group], is_reported=True)
@@ -210,7 +229,20 @@ class Standing:
         due = sorted((group for group in stood if late_ms[group] >= 0), key=lambda group: -late_ms[group])
         self._waiting = frozenset(due[looks:])
         restless = [group for group in self._kept if group in self._restless]
-        return ReadTurn(_mixed(restless, turn), {group: self._kept[group] for group in calm[reads:]})
+        order = _mixed([*restless, *lately], others[:reads])
+        return ReadTurn(order, {group: self._kept[group] for group in others[reads:]})
+
+    def _reads(self, calm: int, took_ms: int) -> int:
+        """How many of so many groups are read in a cycle that begins so long after the last one."""
+        per_s = min(MOST_READS_PER_S, max(READS_PER_S, math.ceil(calm / _READ_WITHIN_S)))
+        return max(_LEAST_READS, per_s * min(took_ms, self._most_ms) // 1_000)
+
+    def _lately(self, calm: Sequence[GroupName], now_ms: int) -> list[GroupName]:
+        """Of some groups those that have moved lately."""
+        self._moved_at_ms = {
+            group: at_ms for group, at_ms in self._moved_at_ms.items() if 0 <= now_ms - at_ms < LATELY_MS
+        }
+        return [group for group in calm if group in self._moved_at_ms]
 
     def get(self, group: GroupName, sight: Sight, now_ms: int) -> Kept | None:
         """What was decided about a group that was read, if it holds without a look; else `keep`, `looked` or `put_off` follows."""
@@ -251,6 +283,10 @@ class Standing:
         self._restless.add(group)
         self._looked_at_ms[group] = now_ms
 
+    def moved(self, group: GroupName, now_ms: int) -> None:
+        """The group was seen to have gone on, or to have been decided anew."""
+        self._moved_at_ms[group] = now_ms
+
     def put_off(self, group: GroupName, sight: Sight) -> Kept | None:
         """The group was read, but there is no time to look at it; what was decided before, if that is no less true."""
         kept = self._kept.get(group)
@@ -286,6 +322,7 @@ class Standing:
             del self._kept[group]
             self._restless.discard(group)
             self._looked_at_ms.pop(group, None)
+            self._moved_at_ms.pop(group, None)
 
 
 def _mixed(moving: Sequence[GroupName], others: Iterable[GroupName]) -> list[GroupName]:

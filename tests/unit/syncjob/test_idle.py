@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from parallax.domain.ids import ClusterName, GroupName
 from syncjob import idle
-from syncjob.idle import HOLDS_ALONE_MS, LOOKS_PER_S, READS_PER_S, Sight, Standing
+from syncjob.idle import (
+    HOLDS_ALONE_MS,
+    LATELY_MS,
+    LOOKS_PER_S,
+    MOST_READS_PER_S,
+    READS_PER_S,
+    Sight,
+    Standing,
+)
 
 SIGHT = Sight(None, {}, {}, {}, frozenset(), complete=True)
 STEP_MS = 1_000
@@ -27,8 +35,8 @@ def looks(groups: int, steps: int) -> list[list[GroupName]]:
     found = []
     for step in range(1, steps + 1):
         now_ms = step * STEP_MS
-        standing.begin(now_ms)
-        looked = [name for name in names if standing.get(name, SIGHT, now_ms) is None]
+        turn = standing.begin(now_ms)
+        looked = [name for name in turn.order if standing.get(name, SIGHT, now_ms) is None]
         for name in looked:
             standing.keep(name, SIGHT, [], now_ms)
         found.append(looked)
@@ -91,6 +99,79 @@ def test_many_groups_are_read_in_turn_and_none_is_left_out() -> None:
     assert {len(read) for read in cycles} == {READS_PER_S}
     for begin in range(len(cycles) - turns + 1):
         assert len(set().union(*cycles[begin : begin + turns])) == groups
+
+
+@pytest.mark.parametrize(
+    ("groups", "a_cycle", "turns"),
+    [(10_000, READS_PER_S, 10), (15_000, 1_500, 10), (20_000, MOST_READS_PER_S, 10), (30_000, 2_000, 15)],
+)
+def test_of_very_many_more_are_read_and_each_within_a_bounded_time(
+    groups: int, a_cycle: int, turns: int
+) -> None:
+    cycles = reads(groups, turns)
+    assert {len(read) for read in cycles} == {a_cycle}
+    assert len(set().union(*cycles)) == groups
+
+
+def read_after(took_ms: int, *, interval_ms: int = STEP_MS) -> int:
+    """How many of 10,000 groups that stand are read in a cycle that begins so long after the last one."""
+    standing = Standing(interval_ms)
+    standing.begin(0)
+    for number in range(10_000):
+        standing.keep(GroupName(f"group-{number:05}"), SIGHT, [], 0)
+    return len(standing.begin(took_ms).order)
+
+
+def test_a_late_cycle_reads_little_more_so_that_the_next_one_is_not_later() -> None:
+    assert read_after(1_500) == 1.5 * READS_PER_S
+    assert read_after(2_000) == read_after(60_000) == 2 * READS_PER_S
+
+
+def test_where_cycles_are_far_apart_each_reads_as_many_as_it_has_been_time_for() -> None:
+    assert read_after(5_000, interval_ms=5_000) == 5 * READS_PER_S
+    assert read_after(1, interval_ms=100) == 200
+
+
+def a_thousand_wait(standing: Standing) -> list[GroupName]:
+    """Twice as many groups as are read in a cycle stand."""
+    names = [GroupName(f"group-{number:05}") for number in range(2 * READS_PER_S)]
+    standing.begin(0)
+    for name in names:
+        standing.keep(name, SIGHT, [], 0)
+    return names
+
+
+def test_a_group_that_has_moved_is_read_in_every_cycle_for_a_while_though_it_stands_again() -> None:
+    standing, moving = Standing(), GroupName("moving")
+    a_thousand_wait(standing)
+    standing.looked(moving, 0)
+    standing.moved(moving, 0)
+    rested = []
+    for step in range(1, 2 * LATELY_MS // STEP_MS):
+        now_ms = step * STEP_MS
+        turn = standing.begin(now_ms)
+        if moving in turn.resting:
+            rested.append(now_ms)
+        for name in turn.order:
+            if standing.get(name, SIGHT, now_ms) is None:
+                standing.keep(name, SIGHT, [], now_ms)
+        assert len(turn.order) <= READS_PER_S + 1
+    assert min(rested) >= LATELY_MS
+    assert len(rested) >= LATELY_MS // STEP_MS // 2 - 1, "then in turn as any other"
+
+
+def test_those_that_have_moved_lately_take_no_time_from_the_others_and_are_not_without_bound() -> None:
+    standing = Standing()
+    names = a_thousand_wait(standing)
+    others = [GroupName(f"other-{number:05}") for number in range(3 * READS_PER_S)]
+    for name in others:
+        standing.keep(name, SIGHT, [], 0)
+        standing.moved(name, 0)
+    turn = standing.begin(STEP_MS)
+    read = set(turn.order)
+    assert len(read) == 2 * READS_PER_S
+    assert len(read & set(names)) == READS_PER_S
+    assert sorted([*turn.order, *turn.resting]) == sorted([*names, *others])
 
 
 def test_a_group_that_is_found_to_move_rests_no_more() -> None:

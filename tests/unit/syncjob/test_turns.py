@@ -63,6 +63,24 @@ def test_a_group_that_moves_does_not_wait_for_the_others(hurried: Bench) -> None
         assert len(published(hurried) - {MOVING}) == min(TOGETHER * number, len(COLD))
 
 
+def test_a_group_that_commits_now_and_then_does_not_wait_for_its_turn(
+    hurried: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idle, "READS_PER_S", 5)
+    monkeypatch.setattr(idle, "_LEAST_READS", 5)
+    commit(hurried, MOVING, 1)
+    while MOVING not in published(hurried) or len(cycle(hurried).standing) < len(COLD):
+        cycle(hurried)
+    commit(hurried, MOVING, 2)
+    while only(cycle(hurried), "b", group=MOVING).reason is not Reason.PUBLISHED:
+        pass  # it stood, and is seen in turn
+    for offset, pause in enumerate(range(2, 8), start=3):
+        for _ in range(pause):
+            cycle(hurried)
+        commit(hurried, MOVING, offset)
+        assert only(cycle(hurried), "b", group=MOVING).reason is Reason.PUBLISHED
+
+
 def test_a_group_that_has_moved_does_not_wait_while_what_it_consumed_is_copied(hurried: Bench) -> None:
     cycle(hurried)
     late = COLD[0]
