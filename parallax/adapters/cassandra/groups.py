@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
+from itertools import takewhile
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -45,8 +46,7 @@ _LISTED_S = 600.0
 """A group that something is saved of is listed again after so long: another process may have forgotten it."""
 
 _MOST_LISTED = 100_000
-"""Groups whose listing is remembered."""
-
+"""Groups whose listing is remembered; each of the others is listed whenever something is saved of it."""
 
 _GROUPS_AT_ONCE = 16
 """Read with one request of each table."""
@@ -300,6 +300,47 @@ def last_write_of(at_ms: int) -> int:
     return at_ms * _PER_MS + _PER_MS - 1
 
 
+class ListedLately:
+    """Which groups this process has listed within ten minutes: they need not be listed again.
+
+    Args:
+        most: are remembered. While there are so many no others are: groups come in turn, and if each new one took the place of the
+            oldest, that would be the one that comes next.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, most: int = _MOST_LISTED, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most, self._clock = most, clock
+        self._lock = threading.Lock()
+        self._at_s: dict[GroupName, float] = {}
+        """By the group, the oldest first."""
+
+    def lacking(self, groups: Iterable[GroupName]) -> set[GroupName]:
+        """Those of the groups that are to be listed."""
+        with self._lock:
+            self._drop_old()
+            return {group for group in groups if group not in self._at_s}
+
+    def note(self, groups: Iterable[GroupName]) -> None:
+        """Remember that the groups were listed just now."""
+        with self._lock:
+            self._drop_old()
+            for group in groups:
+                if len(self._at_s) >= self._most:
+                    break
+                self._at_s.setdefault(group, self._clock())
+
+    def forget(self, group: GroupName) -> None:
+        """The group was taken off the list."""
+        with self._lock:
+            self._at_s.pop(group, None)
+
+    def _drop_old(self) -> None:
+        old_s = self._clock() - _LISTED_S
+        for group in list(takewhile(lambda group: self._at_s[group] <= old_s, self._at_s)):
+            del self._at_s[group]
+
+
 class CassandraGroupStore:
     """What is remembered of consumer groups.
 
@@ -310,7 +351,7 @@ class CassandraGroupStore:
 
     def __init__(self, connection: CassandraConnection, keyspace: str) -> None:
         self._connection = connection
-        self._listed_at_s: dict[GroupName, float] = {}
+        self._listed = ListedLately()
         self._moments = WriteMoments()
         self._groups = GroupList(connection, f"{keyspace}.known_groups")
         self._progress_cql = f"SELECT partition, moved_at_ms, body FROM {keyspace}.group_progress WHERE group_id = ? AND topic = ?"
@@ -584,14 +625,11 @@ class CassandraGroupStore:
         )
         self._connection.run_all([self._groups.removing(group)])
         self.note_alive(group)
-        self._listed_at_s.pop(group, None)
+        self._listed.forget(group)
 
     def _save(self, requests: Mapping[GroupName, Sequence[Request]], more: Iterable[Request] = ()) -> None:
         """Save rows of groups, each group's as few requests, and list groups that may not be listed."""
-        now_s = time.monotonic()
-        unknown = {
-            group for group in requests if now_s - self._listed_at_s.get(group, -_LISTED_S) >= _LISTED_S
-        }
+        unknown = self._listed.lacking(requests)
         self._connection.run_together(
             [
                 *([self._groups.adding(group)] for group in sorted(unknown)),
@@ -599,9 +637,7 @@ class CassandraGroupStore:
                 *([request] for request in more),
             ]
         )
-        if len(self._listed_at_s) + len(unknown) > _MOST_LISTED:
-            self._listed_at_s.clear()
-        self._listed_at_s.update(dict.fromkeys(unknown, now_s))
+        self._listed.note(unknown)
 
 
 def _key(item: ObservedCommit | PublishedOffset, cluster: ClusterName) -> tuple[str, str, str, int]:
