@@ -24,7 +24,6 @@ from parallax.domain.ids import (
     TopicPartition,
 )
 from parallax.errors import ClusterUnavailableError
-from parallax.runtime.deadline import Deadline
 from replicator.copying.ports import TargetEnd, TargetLog
 from replicator.copying.session_end import TopicsRefusedError
 from replicator.kafka.refusals import NOT_ALLOWED, not_confirmable
@@ -33,7 +32,6 @@ from replicator.kafka.transactions.endings import Found, Sought, TransactionEnd,
 
 log = structlog.get_logger(__name__)
 
-_TURN_MS = 20
 _LARGEST_ANSWER_BYTES = 16 * 1024 * 1024
 _CONSUMER = -1
 """Neither a follower nor a debugger."""
@@ -148,9 +146,7 @@ class Confirmation:
             TopicsRefusedError: topics may not be read.
             ClusterUnavailableError: a partition's leader has another log, or did not answer in time.
         """
-        deadline = Deadline.after_ms(self._timeout_ms)
-        while self._waiting and not self._problem and not deadline.passed:
-            self._loop.turn(_TURN_MS)
+        self._loop.pause(self._timeout_ms, lambda: not self._waiting or self._problem)
         if self._refused:
             cluster = self._connections.cluster
             raise TopicsRefusedError({topic: not_confirmable(cluster, topic) for topic in self._refused})

@@ -10,6 +10,11 @@ from typing import Any
 
 from kafka.net.selector import KernelEvent, NetworkSelector, TaskState
 
+from parallax.runtime.deadline import Deadline
+
+_TURN_MS = 20
+"""What is waited for may come to pass in a turn that would go on waiting."""
+
 
 class _Selector(selectors.DefaultSelector):
     """Says that a socket is not registered without asking the kernel for its addresses, once for every wait."""
@@ -123,6 +128,12 @@ class EventLoop:
         self.net.poll(timeout_ms=timeout_ms)
         if self._problem is not None:
             raise self._problem
+
+    def pause(self, longest_ms: float, stop: Callable[[], object] = lambda: False) -> None:
+        """Turn for so long, or until ``stop`` tells that it is enough; not at all if it does so at once."""
+        deadline = Deadline.after_ms(longest_ms)
+        while not stop() and not deadline.passed:
+            self.turn(min(_TURN_MS, deadline.remaining_ms))
 
     def after(self, delay_ms: float, action: Callable[[], None]) -> None:
         """Call later, from inside a turn."""

@@ -291,9 +291,7 @@ class Link:
         self._coordinators.clear()
         self._leaders.clear()
         self._leaderless.clear()
-        moment = Deadline.after_ms(duration_ms)
-        while not moment.passed:
-            self._loop.turn(duration_ms)
+        self._loop.pause(duration_ms)
 
     def close(self) -> None:
         """Let go of everything."""

@@ -250,20 +250,14 @@ class Connections:
             ClusterUnavailableError: no broker answered in time.
             ConfigError: a broker refused the credentials.
         """
-        deadline = Deadline.after_ms(timeout_ms or self._timeout_ms)
-        while not self._bootstrap.is_done:
-            if self._all_refuse():
-                break
-            if deadline.passed:
-                break
-            self._loop.turn(_TURN_MS)
+        within_ms = timeout_ms or self._timeout_ms
+        self._loop.pause(within_ms, lambda: self._bootstrap.is_done or self._all_refuse())
         if self._bootstrap.is_done and self._bootstrap.exception is None:
             return
         if (refused := self._refused()) is not None:
             raise refused
         if self._bootstrap.is_done:
             raise self._translated(self._bootstrap.exception, "connecting")
-        within_ms = timeout_ms or self._timeout_ms
         last = self._manager.last_error
         raise ClusterUnavailableError(
             f"{self.cluster}: connecting: no answer within {within_ms:.0f} ms{f' (last: {last})' if last else ''}"
@@ -341,13 +335,9 @@ class Connections:
         return self._manager.send(request, node_id=node)
 
     def _wait(self, future: Any, timeout_ms: float, doing: str) -> Any:
-        deadline = Deadline.after_ms(timeout_ms)
-        while not future.is_done:
-            if deadline.passed:
-                raise ClusterUnavailableError(
-                    f"{self.cluster}: {doing}: no answer within {timeout_ms:.0f} ms"
-                )
-            self._loop.turn(_TURN_MS)
+        self._loop.pause(timeout_ms, lambda: future.is_done)
+        if not future.is_done:
+            raise ClusterUnavailableError(f"{self.cluster}: {doing}: no answer within {timeout_ms:.0f} ms")
         if future.exception is not None:
             raise self._translated(future.exception, doing) from future.exception
         return future.value
@@ -406,9 +396,8 @@ class Connections:
 
     def learn_anew(self, *, timeout_ms: float) -> None:
         """Turn the loop until metadata have been asked for anew, or the time is over. Brokers are not asked without a pause."""
-        deadline, asked = Deadline.after_ms(timeout_ms), self.refresh()
-        while not asked.is_done and not deadline.passed:
-            self._loop.turn(_TURN_MS)
+        asked = self.refresh()
+        self._loop.pause(timeout_ms, lambda: asked.is_done)
 
     def learn_leaders(
         self, items: Collection[TopicPartition], *, timeout_ms: float

@@ -181,7 +181,7 @@ class Coordinator:
                 answer = self._connections.ask(node, request(), doing)
             except ClusterUnavailableError as error:
                 problem, self._node = str(error), None
-                self._pause(_LONG_WAIT_MS)
+                self._loop.pause(_LONG_WAIT_MS)
                 continue
             code, where = _code_of(answer)
             if code == _NONE:
@@ -198,11 +198,11 @@ class Coordinator:
                 )
             if code in _MOVED:
                 self._node = None
-                self._pause(_LONG_WAIT_MS)
+                self._loop.pause(_LONG_WAIT_MS)
             elif code == CONCURRENT_TRANSACTIONS:
-                self._pause(_SHORT_WAIT_MS)
+                self._loop.pause(_SHORT_WAIT_MS)
             elif code == _UNEXPECTED and not unexpected.passed:
-                self._pause(_LONG_WAIT_MS)
+                self._loop.pause(_LONG_WAIT_MS)
             else:
                 break
         raise ClusterUnavailableError(problem)
@@ -221,11 +221,6 @@ class Coordinator:
                 raise ClusterUnavailableError(f"{cluster}: {doing}: {for_code(answer.error_code).__name__}")
             self._node = self._connections.coordinator(answer.host, answer.port, answer.node_id)
         return self._node
-
-    def _pause(self, duration_ms: float) -> None:
-        deadline = Deadline.after_ms(duration_ms)
-        while not deadline.passed:
-            self._loop.turn(duration_ms)
 
 
 def has_newest_transactions(connections: Connections) -> bool:

@@ -164,7 +164,7 @@ def endings_of(
                     raise ClusterUnavailableError(
                         f"{connections.cluster}: broker {leader} tells nothing of its logs"
                     )
-                _pause(loop, max(_TURN_MS, answer.throttle_time_ms))
+                loop.pause(max(_TURN_MS, answer.throttle_time_ms))
                 continue
             looking = deque(islice(looking, len(asked), None))
             for item, search in asked.items():
@@ -231,9 +231,3 @@ def _parts(
     named = {(topic_uuid(sought[item].topic_id), item.partition): item for item in asked}
     parts = {named.get((part.topic_id, part.partition)): part for part in answer.partitions}
     return {item: part for item, part in parts.items() if item is not None}
-
-
-def _pause(loop: EventLoop, duration_ms: float) -> None:
-    deadline = Deadline.after_ms(duration_ms)
-    while not deadline.passed:
-        loop.turn(duration_ms)
