@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import yaml
@@ -48,6 +48,7 @@ from tests.worlds.mirror_client import POLICIES, mirror_client
 PATIENCE_S = 60.0
 HOUR_MS = 3_600_000
 CALL_MS = 10_000
+T = TypeVar("T")
 
 
 class Step:
@@ -87,8 +88,8 @@ class Step:
     def make(self, region: RegionName, name: str = "", **settings: str) -> None:
         admin = AdminClient({"bootstrap.servers": self.addresses[region]})
         topic = name or self.topic
-        wanted = {key.replace("_", "."): value for key, value in settings.items()}
-        admin.create_topics([NewTopic(topic, 1, 1, config=wanted)])[topic].result(PATIENCE_S)
+        wanted = NewTopic(topic, 1, 1, config=named(settings))
+        admin.create_topics([wanted])[topic].result(PATIENCE_S)
         poll_until(lambda: self.door(region).read([TopicName(topic)]).topics, PATIENCE_S, topic)
 
     def copy(self) -> None:
@@ -98,9 +99,23 @@ class Step:
         info = poll_until(lambda: fit._source.topics().get(self.topic), PATIENCE_S, "the source topic")
         fit.fit(info)
 
-    def set(self, region: RegionName, name: str = "", **settings: str | None) -> None:
-        changes = {key.replace("_", "."): value for key, value in settings.items()}
-        self.door(region).change(TopicName(name or self.topic), changes)
+    def change(self, region: RegionName, name: str = "", **settings: str | None) -> None:
+        """The broker has taken it; what it tells may be from before for a moment."""
+        self.door(region).change(TopicName(name or self.topic), named(settings))
+
+    def set(self, region: RegionName, **settings: str | None) -> None:
+        self.change(region, **settings)
+        self.shows(region, **settings)
+
+    def shows(self, region: RegionName, **settings: str | None) -> None:
+        """The broker tells these of the topic's own values by and by."""
+        wanted = named(settings)
+
+        def told() -> bool:
+            seen = self.seen(region)
+            return {key: seen[key].own for key in wanted} == wanted
+
+        poll_until(told, PATIENCE_S, f"{self.topic} in {region} has {wanted}")
 
     def seen(self, region: RegionName, name: str = "") -> Settings:
         return self.door(region).read([TopicName(name or self.topic)]).topics[TopicName(name or self.topic)]
@@ -113,6 +128,11 @@ class Step:
         """What a round says of each key that is not, or was not, in step: by a keeper that has just started."""
         keeper = SettingsKeeper(self.config, self.target)
         return states(keeper.carry_out(keeper.plan()))
+
+
+def named(settings: Mapping[str, T]) -> dict[str, T]:
+    """The settings by Kafka's names."""
+    return {key.replace("_", "."): value for key, value in settings.items()}
 
 
 def test_a_new_target_has_replicas_of_its_own_number(infrastructure: Stack, topic_name: str) -> None:
@@ -142,7 +162,7 @@ def test_a_target_follows_its_source_and_keeps_what_is_its_own(
     step.make(source, retention_ms=str(4 * HOUR_MS), segment_ms=str(HOUR_MS))
     step.copy()
     assert step.round() == {"segment.ms": "CHANGED"}
-    assert step.own("retention_ms", "segment_ms") == [str(4 * HOUR_MS), str(HOUR_MS)]
+    step.shows(step.target, retention_ms=str(4 * HOUR_MS), segment_ms=str(HOUR_MS))
     assert step.round() == {}
 
     step.set(source, retention_ms=str(8 * HOUR_MS), segment_ms=None, min_insync_replicas="1")
@@ -153,8 +173,8 @@ def test_a_target_follows_its_source_and_keeps_what_is_its_own(
         "flush.ms": "CONFIG_DRIFT",
         "max.message.bytes": "CONFIG_DRIFT",
     }
-    changed = step.own("retention_ms", "segment_ms", "flush_ms", "max_message_bytes", "min_insync_replicas")
-    assert changed == [str(8 * HOUR_MS), None, "5000", "2000000", None]
+    step.shows(step.target, retention_ms=str(8 * HOUR_MS), segment_ms=None)
+    assert step.own("flush_ms", "max_message_bytes", "min_insync_replicas") == ["5000", "2000000", None]
 
     step.set(source, max_message_bytes="3000000")
     assert step.round() == {"flush.ms": "CONFIG_DRIFT", "max.message.bytes": "CONFIG_CONFLICT"}
@@ -181,7 +201,8 @@ def test_of_two_sources_the_wider_counts_and_what_is_refused_is_told_alone(
         "segment.bytes": "CONFIG_REFUSED",
     }
     assert "segment.bytes" in rows["segment.bytes"].finding.problem
-    assert step.own("retention_ms", "cleanup_policy", "segment_ms") == ["7200000", None, "7200000"]
+    step.shows(step.target, retention_ms="7200000", segment_ms="7200000")
+    assert step.own("cleanup_policy") == [None]
 
 
 def test_nothing_is_changed_while_a_source_is_away(infrastructure: Stack, topic_name: str) -> None:
@@ -225,7 +246,7 @@ def test_records_that_a_group_has_not_read_do_not_go(infrastructure: Stack, topi
     assert group in rows["retention.ms"].finding.problem
     commit(10)
     assert step.round() == {"retention.ms": "CHANGED"}
-    assert step.own("retention_ms") == [str(HOUR_MS)]
+    step.shows(step.target, retention_ms=str(HOUR_MS))
     consumer.close()
 
 
@@ -254,7 +275,7 @@ def test_rounds_go_on_by_themselves_and_commands_show_and_do_the_same(
     assert step.own("retention_ms") != [str(HOUR_MS)]
     code, rows = ran("sync", "--execute")
     assert (code, [row["state"] for row in rows]) == (0, ["CHANGED"])
-    assert step.own("retention_ms") == [str(HOUR_MS)]
+    step.shows(step.target, retention_ms=str(HOUR_MS))
     step.set(step.target, retention_ms=str(2 * HOUR_MS))
     code, rows = ran("diff", "--to", step.target)
     assert (code, rows[0]["state"], rows[0]["target"], rows[0]["wanted"]) == (
@@ -271,7 +292,7 @@ def test_rounds_go_on_by_themselves_and_commands_show_and_do_the_same(
         assert ran("sync", "--revert", "--execute")[0] == 0
         poll_until(lambda: not board.troubles(), PATIENCE_S, "it is in step")
         step.set(source, segment_ms=str(HOUR_MS))
-        poll_until(lambda: step.own("segment_ms") == [str(HOUR_MS)], PATIENCE_S, "the change has come")
+        step.shows(step.target, segment_ms=str(HOUR_MS))
     (state,) = board.state()["upkeep"]
     assert (state["kind"], state["problem"], state["not_in_step"]) == (SETTINGS, "", [])
     ended = [entry for entry in kept.entries() if entry.stage is not AuditStage.INTENDED]
@@ -372,12 +393,13 @@ def test_with_revert_both_bring_a_topic_to_the_same_values(
     with mirror_maker(step, tmp_path, **{"src->dst.topics": f"{topic_name}.*"}):
         door = step.door(step.target)
         poll_until(lambda: door.read([TopicName(theirs)]).topics, 2 * PATIENCE_S, "its topic")
-        for name in (theirs, topic_name):  # set at the target, which both undo
-            step.set(step.target, name, flush_ms="5000", retention_ms=str(HOUR_MS))
+        undone = {"flush_ms": "5000", "retention_ms": str(HOUR_MS)}  # set at the target, which both undo
+        step.change(step.target, theirs, **undone)  # perhaps before anybody has seen it
+        step.set(step.target, **undone)
         step.set(source, retention_ms=str(8 * HOUR_MS), segment_ms=None, cleanup_policy="compact,delete")
         step.set(source, unclean_leader_election_enable="true", min_insync_replicas="2")
         step.set(source, message_timestamp_type="LogAppendTime")
-        step.round()
+        poll_until(lambda: "CHANGED" not in step.round().values(), PATIENCE_S, "ours is in step")
         ours = in_force(step.seen(step.target))
 
         def differences() -> set[str]:
