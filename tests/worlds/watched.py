@@ -34,7 +34,7 @@ from starlette.responses import Response
 from starlette.routing import Route as Page
 from starlette.types import ASGIApp
 
-from lab import dashboards
+from lab.dashboards.boards import DASHBOARDS
 from offsetsvc.metrics import ServiceMetrics
 from parallax.adapters.http.metrics import compressed, metrics_page
 from parallax.adapters.http.server import HttpServer
@@ -70,9 +70,7 @@ def queries() -> list[str]:
     """Every query of dashboards and rules, without what it compares with."""
     rules = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
     exprs = [rule["expr"] for group in rules for rule in group["rules"]]
-    exprs += [
-        query.expr for board in dashboards.DASHBOARDS for panel in board.panels for query in panel.queries
-    ]
+    exprs += [query.expr for board in DASHBOARDS for panel in board.panels for query in panel.queries]
     bare = (re.sub(r"\s*(==|>|<)\s*[\d.]+", "", re.sub(r"\$(source|target)", ".*", expr)) for expr in exprs)
     return sorted({re.sub(r"^absent\((.*)\)$", r"\1", expr) for expr in bare})
 

@@ -16,6 +16,7 @@ SHORT_LINES = 50
 """A module below is a fragment of its neighbours, unless it has a reason to be alone."""
 
 REASONS_TO_BE_ALONE = {
+    "lab.dashboards.__main__": "python -m lab.dashboards",
     "lab.stack.guard": "run as a script, with the standard library alone",
     "lab.stack.steering.sitecustomize": "Python runs it by its name, before anything else",
     "parallax.__main__": "python -m parallax",

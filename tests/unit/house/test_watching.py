@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from lab import dashboards
+from lab.dashboards.__main__ import FOLDER, files
+from lab.dashboards.board import Dashboard, to_json
+from lab.dashboards.boards import DASHBOARDS
 from parallax.adapters.http.metrics import process_registry
 from parallax.errors import ParallaxError
 from replicator.lease import PartitionStatus
@@ -113,7 +115,7 @@ def mistakes(expr: str) -> list[str]:
 
 QUERIES = {
     f"{dashboard.name}: {panel.title}: {query.expr}": query
-    for dashboard in dashboards.DASHBOARDS
+    for dashboard in DASHBOARDS
     for panel in dashboard.panels
     for query in panel.queries
 }
@@ -168,14 +170,12 @@ def test_every_metric_is_shown_somewhere() -> None:
 
 
 def test_the_dashboards_that_are_committed_are_those_that_the_code_writes() -> None:
-    assert {
-        path: path.read_text(encoding="utf-8") for path in dashboards.FOLDER.glob("*")
-    } == dashboards.files()
+    assert {path: path.read_text(encoding="utf-8") for path in FOLDER.glob("*")} == files()
 
 
-@pytest.mark.parametrize("dashboard", dashboards.DASHBOARDS, ids=lambda dashboard: dashboard.name)
-def test_panels_lie_beside_each_other(dashboard: dashboards.Dashboard) -> None:
-    places = [panel["gridPos"] for panel in json.loads(json.dumps(dashboards.to_json(dashboard)))["panels"]]
+@pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda dashboard: dashboard.name)
+def test_panels_lie_beside_each_other(dashboard: Dashboard) -> None:
+    places = [panel["gridPos"] for panel in json.loads(json.dumps(to_json(dashboard)))["panels"]]
     taken = [
         (x, y)
         for place in places
