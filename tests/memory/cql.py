@@ -244,8 +244,8 @@ class MemoryConnection:
 class WrittenStores:
     """The real adapters of groups, primaries, operations, statuses and the audit, as one process has them."""
 
-    def __init__(self, keyspace: MemoryKeyspace) -> None:
-        connection: Any = MemoryConnection(keyspace)
+    def __init__(self, keyspace: MemoryKeyspace, over: MemoryConnection | None = None) -> None:
+        connection: Any = over or MemoryConnection(keyspace)
         self.groups = CassandraGroupStore(connection, KEYSPACE)
         self.primaries = CassandraPrimaryStore(connection, KEYSPACE)
         self.operations = CassandraOperationJournal(connection, KEYSPACE)

@@ -1,0 +1,130 @@
+"""What moves ask for, counted: a request more for each group is felt where a region's groups move at once.
+
+A figure that grows needs a reason, and one that falls is put down here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from parallax.domain.ids import GroupName
+from parallax.failover.facts import MoveKind
+from parallax.failover.plan import Ending
+from parallax.failover.selection import region_moves
+from tests.worlds.counted_moves import CountedBench, counted_bench, of_kind
+
+
+@pytest.fixture
+def counted() -> Iterator[CountedBench]:
+    with counted_bench(partitions=2) as made:
+        yield made
+
+
+def kinds(asked: dict[str, int]) -> dict[str, int]:
+    return {
+        "groups' store": of_kind(asked, "read", "write"),
+        "index": of_kind(asked, "index"),
+        "clusters": of_kind(asked, "ask"),
+        "services": of_kind(asked, "call"),
+    }
+
+
+def test_a_first_move(counted: CountedBench) -> None:
+    assert counted.move("a", "b", drain_ms=5_000).ending is Ending.MOVED
+    assert counted.counts.pauses_ms == [250]
+    asked = counted.counts.taken()
+    assert asked == {
+        # What the command asks for itself.
+        "command: ask aggregate-a committed": 4,
+        "command: ask aggregate-a groups": 1,
+        "command: ask aggregate-a unsettled": 2,
+        "command: ask aggregate-b commit_for": 1,
+        "command: ask aggregate-b committed": 2,
+        "command: ask aggregate-b groups": 1,
+        "command: ask aggregate-b log_ranges": 1,
+        "command: ask aggregate-b topics": 1,
+        "command: call get_primary": 1,
+        "command: call offsets": 1,
+        "command: call report_positions": 1,
+        "command: call set_primary": 2,
+        "command: read group_observed": 2,
+        "command: read group_progress": 1,
+        "command: read operations": 2,
+        "command: read standing_groups": 2,
+        "command: write audit": 2,
+        "command: write group_observed": 1,
+        "command: write known_groups": 1,
+        "command: write operation_weeks": 4,
+        "command: write operations": 4,
+        "command: write operations_by_week": 4,
+        # What the services ask for because of it.
+        "service: ask aggregate-a committed": 1,
+        "service: ask aggregate-a log_ranges": 1,
+        "service: ask aggregate-a topics": 1,
+        "service: ask aggregate-b log_ranges": 2,
+        "service: ask aggregate-b topics": 2,
+        "service: index blocks": 4,
+        "service: index keys_below": 8,
+        "service: index lost_ranges": 8,
+        "service: index reached": 12,
+        "service: index told_topics": 16,
+        "service: index turns": 12,
+        "service: read group_progress": 3,
+        "service: read primary_decisions": 3,
+        "service: read primary_decisions, serial": 2,
+        "service: write assigned_groups": 2,
+        "service: write audit": 6,
+        "service: write group_progress": 1,
+        "service: write known_groups": 1,
+        "service: write primary_decisions, transaction": 2,
+    }
+    assert kinds(asked) == {"groups' store": 43, "index": 60, "clusters": 20, "services": 5}
+
+
+def test_a_second_move_and_a_way_back(counted: CountedBench) -> None:
+    counted.move("a", "b", drain_ms=5_000)
+    for origin, target, commit in (("b", "a", 12), ("a", "b", 20)):
+        counted.world.now_ms += 3_000
+        for partition in range(2):
+            counted.world.commit(origin, commit, partition)
+        counted.counts.taken()
+        assert counted.move(origin, target, drain_ms=5_000).ending is Ending.MOVED
+        assert counted.counts.pauses_ms == [250]
+        assert kinds(counted.counts.taken()) == {
+            "groups' store": 43,
+            "index": 32,
+            "clusters": 20,
+            "services": 5,
+        }
+
+
+def test_a_disaster(counted: CountedBench) -> None:
+    counted.outside.groups.save_observed(counted.observed())
+    counted.writer("a").away = True
+    counted.counts.taken()
+    assert counted.move("a", "b", MoveKind.DISASTER).ending is Ending.MOVED
+    assert counted.counts.pauses_ms == [1_000]
+    assert kinds(counted.counts.taken()) == {
+        "groups' store": 47,
+        "index": 60,
+        "clusters": 13,
+        "services": 5,
+    }
+
+
+def test_which_groups_of_a_region_move(counted: CountedBench) -> None:
+    """Of groups without a decision: whose commits on the cluster are their own."""
+    names = [GroupName(f"group-{number:02}") for number in range(40)]
+    for group in names:
+        counted.put("a", 15, group)
+    counted.counts.taken()
+    found = region_moves(counted.outside, "a", "b", names.__contains__, MoveKind.PLANNED)
+    assert list(found) == names
+    assert kinds(counted.counts.taken()) == {
+        "groups' store": 112,
+        "index": 0,
+        "clusters": 42,
+        "services": 1,
+    }
