@@ -134,11 +134,14 @@ class Outside:
         moved: Mapping[TopicPartition, Progress],
     ) -> set[TopicPartition]:
         """Where the group's commit has gone back since the move to the cluster, and nobody has noted it yet."""
+        there = {item: left for item, left in moved.items() if left.cluster == cluster}
+        if not there:  # what was seen there decides nothing
+            return set()
         seen = {item.topic_partition: item for item in apart(self.groups.observed(group, cluster))[0]}
         return {
             item
-            for item, left in moved.items()
-            if left.cluster == cluster and went_back(next_offset_of(present, item), seen.get(item), left)
+            for item, left in there.items()
+            if went_back(next_offset_of(present, item), seen.get(item), left)
         }
 
     def reported_since(self, move: Move, at_ms: int) -> Positions:

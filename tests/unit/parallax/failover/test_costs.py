@@ -49,10 +49,8 @@ def test_a_first_move(counted: CountedBench) -> None:
         "command: call offsets": 1,
         "command: call report_positions": 1,
         "command: call set_primary": 2,
-        "command: read group_observed": 2,
         "command: read group_progress": 1,
         "command: read operations": 2,
-        "command: read standing_groups": 2,
         "command: write audit": 2,
         "command: write group_observed": 1,
         "command: write known_groups": 1,
@@ -80,7 +78,7 @@ def test_a_first_move(counted: CountedBench) -> None:
         "service: write known_groups": 1,
         "service: write primary_decisions, transaction": 2,
     }
-    assert kinds(asked) == {"groups' store": 43, "index": 60, "clusters": 20, "services": 5}
+    assert kinds(asked) == {"groups' store": 39, "index": 60, "clusters": 20, "services": 5}
 
 
 def test_a_second_move_and_a_way_back(counted: CountedBench) -> None:
@@ -93,7 +91,7 @@ def test_a_second_move_and_a_way_back(counted: CountedBench) -> None:
         assert counted.move(origin, target, drain_ms=5_000).ending is Ending.MOVED
         assert counted.counts.pauses_ms == [250]
         assert kinds(counted.counts.taken()) == {
-            "groups' store": 43,
+            "groups' store": 41,
             "index": 32,
             "clusters": 20,
             "services": 5,
@@ -107,7 +105,7 @@ def test_a_disaster(counted: CountedBench) -> None:
     assert counted.move("a", "b", MoveKind.DISASTER).ending is Ending.MOVED
     assert counted.counts.pauses_ms == [1_000]
     assert kinds(counted.counts.taken()) == {
-        "groups' store": 47,
+        "groups' store": 45,
         "index": 60,
         "clusters": 13,
         "services": 5,
