@@ -250,6 +250,8 @@ class CassandraOperationJournal:
         )
         self._weeks_cql = f"SELECT week FROM {keyspace}.operation_weeks WHERE part = ?"
         self._save_week_cql = f"INSERT INTO {keyspace}.operation_weeks (part, week) VALUES (?, ?)"
+        self._listed_weeks: set[int] = set()
+        """Whose listing was acknowledged: none is ever taken off the list."""
 
     def operations(self, group: GroupName) -> Sequence[OperationNote]:
         """The newest note of each of the group's newest operations, the newest operation first."""
@@ -286,17 +288,18 @@ class CassandraOperationJournal:
     def save_operation(self, note: OperationNote) -> None:
         """Keep a note; one with a smaller version than the stored one is ignored."""
         key = (note.started_at_ms, note.operation_id)
+        week = note.started_at_ms // _WEEK_MS
         requests: list[Request] = []
         if note.summary:
-            week = note.started_at_ms // _WEEK_MS
-            save, save_week = map(self._connection.prepare, (self._save_summary_cql, self._save_week_cql))
-            requests = [
-                (save_week, (_EVERY_WEEK, week)),
-                (save, (week, *key, note.group, note.version, note.summary, note.version)),
-            ]
+            save = self._connection.prepare(self._save_summary_cql)
+            requests.append((save, (week, *key, note.group, note.version, note.summary, note.version)))
+            if week not in self._listed_weeks:
+                requests.append((self._connection.prepare(self._save_week_cql), (_EVERY_WEEK, week)))
         insert = self._connection.prepare(self._save_cql)
         requests.append((insert, (note.group, *key, note.version, note.body, note.version)))
         self._connection.run_all(requests)
+        if note.summary:
+            self._listed_weeks.add(week)
 
 
 class _Paged:
