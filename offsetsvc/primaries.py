@@ -203,7 +203,7 @@ class Primaries:
             after=_decision_told(decision),
             reason=decision.reason,
         ) as act:
-            appended = self._store.append(decision, after=log.latest, reach=reach)
+            appended = self._store.append(decision, log=log, reach=reach)
             if not appended:
                 act.problem = "somebody else decided at the same moment"
         return appended

@@ -182,8 +182,8 @@ class PrimaryStore(Protocol):
             UnreadableRowError: a decision can't be read; no other one may follow until it is.
         """
 
-    def append(self, decision: PrimaryDecision, *, after: int, reach: Reach) -> bool:
-        """Append unless somebody has appended since `read_log` gave ``after``; whether it was appended.
+    def append(self, decision: PrimaryDecision, *, log: PrimaryLog, reach: Reach) -> bool:
+        """Append unless somebody has appended since `read_log` gave ``log``; whether it was appended.
 
         Raises:
             StoreUnavailableError: it is not known whether it was appended; read the log again.

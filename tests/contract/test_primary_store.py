@@ -16,7 +16,7 @@ from parallax.domain.primary import (
     decide,
 )
 from parallax.errors import InvariantError
-from parallax.ports.groups import NamePage, PrimaryStore, Reach
+from parallax.ports.groups import NamePage, PrimaryLog, PrimaryStore, Reach
 from tests.support import unique_name
 
 A, B = RegionName("a"), RegionName("b")
@@ -43,7 +43,7 @@ def reach(request: pytest.FixtureRequest) -> Reach:
 def append(primaries: PrimaryStore, change: Change, reach: Reach) -> PrimaryDecision:
     log = primaries.read_log(change.group, reach)
     decision = decide(change, log.decisions, SITE, decided_at_ms=1_700_000_000_000)
-    assert primaries.append(decision, after=log.latest, reach=reach)
+    assert primaries.append(decision, log=log, reach=reach)
     return decision
 
 
@@ -81,8 +81,8 @@ def test_of_two_that_read_the_same_log_one_appends(
     first = decide(Change(group, B), log.decisions, SITE, 1)
     second = decide(Change(group, B, mode=Mode.ACTIVE_ACTIVE), log.decisions, SITE, 2)
 
-    assert primaries.append(first, after=log.latest, reach=reach)
-    assert not primaries.append(second, after=log.latest, reach=reach)
+    assert primaries.append(first, log=log, reach=reach)
+    assert not primaries.append(second, log=log, reach=reach)
 
     assert primaries.read_log(group, reach).decisions[0] == first
 
@@ -90,7 +90,7 @@ def test_of_two_that_read_the_same_log_one_appends(
 def test_of_many_at_once_one_appends_first(primaries: PrimaryStore, group: GroupName) -> None:
     def attempt(turn: int) -> bool:
         change = Change(group, A if turn % 2 else B, reason=str(turn))
-        return primaries.append(decide(change, [], SITE, turn), after=0, reach=Reach.HERE)
+        return primaries.append(decide(change, [], SITE, turn), log=PrimaryLog((), 0), reach=Reach.HERE)
 
     with ThreadPoolExecutor(8) as threads:
         assert sum(threads.map(attempt, range(8))) == 1
@@ -140,7 +140,7 @@ def test_long_superseded_decisions_are_forgotten_and_rivals_are_not(
         for _ in range(KEPT_DECISIONS + 2)
     ]
     assert len(readable(primaries, group)) == KEPT_DECISIONS
-    assert primaries.append(rival, after=made[-1].fencing_number, reach=Reach.HERE)
+    assert primaries.append(rival, log=PrimaryLog((), made[-1].fencing_number), reach=Reach.HERE)
     found = assignment_of(readable(primaries, group))
     assert found is not None
     assert found.rivals == (rival,)
@@ -159,5 +159,5 @@ def test_forgotten_decisions_leave_their_number(primaries: PrimaryStore, group: 
     assert (log.decisions, log.latest) == ((), made.fencing_number)
     again = decide(Change(group, B), log.decisions, SITE, 1, log.latest)
     assert again.fencing_number > made.fencing_number
-    assert primaries.append(again, after=log.latest, reach=Reach.EVERYWHERE)
+    assert primaries.append(again, log=log, reach=Reach.EVERYWHERE)
     assert group in primaries.assigned_groups()

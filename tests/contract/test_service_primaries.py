@@ -61,7 +61,7 @@ def decided_elsewhere(world: World) -> PrimaryDecision:
     there = MemoryPrimaryStore()
     site = Site(frozenset({A, B}), frozenset({ON_A, ON_B}), B)
     decision = decide(Change(GROUP, B, disaster=True), [], site, 1)
-    assert there.append(decision, after=0, reach=Reach.HERE)
+    assert there.append(decision, log=PrimaryLog((), 0), reach=Reach.HERE)
     world.primaries.absorb(there)
     return decision
 
@@ -149,7 +149,7 @@ def test_a_watch_goes_on_at_another_service_and_never_back() -> None:
             known = behind.world.primaries.read_log(GROUP, Reach.HERE)
             later = decide(Change(GROUP, A, disaster=True), known.decisions, site, 5)
             assert later.fencing_number > number
-            assert behind.world.primaries.append(later, after=known.latest, reach=Reach.HERE)
+            assert behind.world.primaries.append(later, log=known, reach=Reach.HERE)
         assert next(watch).decision.fencing_number == later.fencing_number
 
 
@@ -241,11 +241,11 @@ class _Contested(MemoryPrimaryStore):
         super().__init__()
         self.times = times
 
-    def append(self, decision: PrimaryDecision, *, after: int, reach: Reach) -> bool:
+    def append(self, decision: PrimaryDecision, *, log: PrimaryLog, reach: Reach) -> bool:
         if self.times:
             self.times -= 1
             return False
-        return super().append(decision, after=after, reach=reach)
+        return super().append(decision, log=log, reach=reach)
 
 
 def test_a_lost_race_is_run_again() -> None:

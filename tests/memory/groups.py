@@ -258,11 +258,11 @@ class MemoryPrimaryStore:
         with self._lock:
             return PrimaryLog(self._newest_first(group), self._latest.get(group, NO_NUMBER))
 
-    def append(self, decision: PrimaryDecision, *, after: int, reach: Reach) -> bool:
-        """Append unless somebody has appended since ``after`` was read; whether it was appended."""
+    def append(self, decision: PrimaryDecision, *, log: PrimaryLog, reach: Reach) -> bool:
+        """Append unless somebody has appended since ``log`` was read; whether it was appended."""
         del reach
         with self._lock:
-            if self._latest.get(decision.group, NO_NUMBER) != after:
+            if self._latest.get(decision.group, NO_NUMBER) != log.latest:
                 return False
             self._decisions.setdefault(decision.group, {})[decision.fencing_number] = decision
             self._latest[decision.group] = decision.fencing_number

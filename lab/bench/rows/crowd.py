@@ -26,7 +26,7 @@ from parallax.domain.replication_status import STOPPED, ShardPartition, ShardRep
 from parallax.domain.sync_status import GroupSyncStatus, SyncCycle, SyncTrouble
 from parallax.failover.facts import Move, MoveKind
 from parallax.failover.journal import MoveRecord, Snapshot, Step, note_of
-from parallax.ports.groups import Reach
+from parallax.ports.groups import PrimaryLog, Reach
 
 ROUTES = (Route(RegionName("a"), RegionName("b")), Route(RegionName("b"), RegionName("b")))
 _A, _B = ClusterName("aggregate-a"), ClusterName("aggregate-b")
@@ -96,7 +96,7 @@ def _decide_and_move(stores: CassandraStores, name: GroupName, now_ms: int) -> N
     decision = PrimaryDecision(
         name, 2, Mode.ACTIVE_PASSIVE, region, _A, Stage.SETTLED, None, region, now_ms, reason="bench"
     )
-    stores.primaries.append(decision, after=0, reach=Reach.HERE)
+    stores.primaries.append(decision, log=PrimaryLog((), 0), reach=Reach.HERE)
     move = Move(name, _B, _A, region, MoveKind.PLANNED)
     stores.operations.save_operation(
         note_of(

@@ -100,19 +100,22 @@ class CassandraPrimaryStore:
         latest = rows[0][0] if rows else None
         return PrimaryLog(tuple(_decisions(group, rows)), NO_NUMBER if latest is None else int(latest))
 
-    def append(self, decision: PrimaryDecision, *, after: int, reach: Reach) -> bool:
-        """Append unless somebody has appended since ``after`` was read; whether it was appended.
+    def append(self, decision: PrimaryDecision, *, log: PrimaryLog, reach: Reach) -> bool:
+        """Append unless somebody has appended since ``log`` was read; whether it was appended.
 
         Raises:
             StoreUnavailableError: it is not known whether it was appended.
         """
-        self._connection.run_all([self._groups.adding(decision.group)])
+        newest = max(log.decisions, key=lambda item: item.fencing_number, default=None)
+        # A group that moves was listed before that was decided, and is forgotten by nobody until it has arrived.
+        if newest is None or newest.stage is not Stage.MOVING:
+            self._connection.run_all([self._groups.adding(decision.group)])
         rows = self._connection.run_at(
             self._append_cql,
             (
                 decision.fencing_number,
                 decision.group,
-                None if after == NO_NUMBER else after,
+                None if log.latest == NO_NUMBER else log.latest,
                 decision.group,
                 decision.fencing_number,
                 decision.decided_in,
@@ -123,7 +126,7 @@ class CassandraPrimaryStore:
         )
         appended = bool(rows[0][0])
         if appended:
-            self._forget_outlived(decision.group)
+            self._forget_outlived((*log.decisions, decision))
         return appended
 
     def forget(self, group: GroupName, decisions: Collection[PrimaryDecision]) -> bool:
@@ -141,13 +144,15 @@ class CassandraPrimaryStore:
             return False
         return True
 
-    def _forget_outlived(self, group: GroupName) -> None:
-        """All decisions are read whenever one is needed: rivals may have any number. So old ones don't stay for ever."""
+    def _forget_outlived(self, decisions: Sequence[PrimaryDecision]) -> None:
+        """All decisions are read whenever one is needed: rivals may have any number. So old ones don't stay for ever.
+
+        What is superseded among those that were read is so among all that there are.
+        """
         try:
-            rows = self._connection.run(self._select_cql, group)
-            self._delete(outlived(_decisions(group, rows)))
+            self._delete(outlived(decisions))
         except ParallaxError as error:  # the next decision tries again
-            _log.info("decisions_kept", group=group, problem=str(error))
+            _log.info("decisions_kept", group=decisions[0].group, problem=str(error))
 
     def _delete(self, decisions: Collection[PrimaryDecision]) -> None:
         """One after another, the oldest first: none outlives the one that supersedes it."""

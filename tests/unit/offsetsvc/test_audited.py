@@ -18,7 +18,7 @@ from parallax.domain.progress import Progress
 from parallax.domain.rights import Principal, ProvenBy
 from parallax.errors import FencedError, StoreUnavailableError
 from parallax.ports.audit import Auditor
-from parallax.ports.groups import Reach
+from parallax.ports.groups import PrimaryLog, Reach
 from parallax.runtime.deadline import Deadline
 from tests.memory.audit import MemoryAuditLog
 from tests.memory.groups import MemoryPrimaryStore
@@ -127,8 +127,8 @@ def test_an_end_that_can_not_be_kept_does_not_undo_the_decision_and_is_told(worl
 class LostAnswer(MemoryPrimaryStore):
     """Appends, and its answer does not come."""
 
-    def append(self, decision: PrimaryDecision, *, after: int, reach: Reach) -> bool:
-        super().append(decision, after=after, reach=reach)
+    def append(self, decision: PrimaryDecision, *, log: PrimaryLog, reach: Reach) -> bool:
+        super().append(decision, log=log, reach=reach)
         raise StoreUnavailableError("store: no answer")
 
 
@@ -146,9 +146,9 @@ class Overtaken(MemoryPrimaryStore):
         super().__init__()
         self.times = 1
 
-    def append(self, decision: PrimaryDecision, *, after: int, reach: Reach) -> bool:
+    def append(self, decision: PrimaryDecision, *, log: PrimaryLog, reach: Reach) -> bool:
         self.times -= 1
-        return self.times < 0 and super().append(decision, after=after, reach=reach)
+        return self.times < 0 and super().append(decision, log=log, reach=reach)
 
 
 def test_a_decision_that_was_overtaken_is_kept_as_such(world: World) -> None:
@@ -168,7 +168,7 @@ def test_without_its_audit_a_decision_would_be_anybodys(
         self: primaries.Primaries, decision: PrimaryDecision, log: object, reach: Reach, by: Principal
     ) -> bool:
         del log, by
-        return self._store.append(decision, after=0, reach=reach)
+        return self._store.append(decision, log=PrimaryLog((), 0), reach=reach)
 
     monkeypatch.setattr(primaries.Primaries, "_append", append)
     world.audit = DownLog(0)

@@ -10,7 +10,7 @@ from parallax.domain.ids import GroupName, RegionName
 from parallax.domain.primary import Change, PrimaryDecision
 from parallax.errors import DeadlineError
 from parallax.ports.audit import Auditor
-from parallax.ports.groups import Reach
+from parallax.ports.groups import PrimaryLog, Reach
 from parallax.runtime.deadline import Deadline
 from parallax.runtime.retry import RetryPolicy
 from tests.memory.audit import MemoryAuditLog
@@ -28,10 +28,10 @@ class Overtaken(MemoryPrimaryStore):
         self.left = times
         self.attempts = 0
 
-    def append(self, decision: PrimaryDecision, *, after: int, reach: Reach) -> bool:
+    def append(self, decision: PrimaryDecision, *, log: PrimaryLog, reach: Reach) -> bool:
         self.attempts += 1
         self.left -= 1
-        return self.left < 0 and super().append(decision, after=after, reach=reach)
+        return self.left < 0 and super().append(decision, log=log, reach=reach)
 
 
 class Clock:

@@ -915,7 +915,7 @@ def decide_primary(world: World, change: Change, decided_in: str = "a") -> None:
     site = Site(frozenset(world.regions), frozenset(world.clusters), RegionName(decided_in))
     log = world.primaries.read_log(change.group, Reach.HERE)
     decision = decide(change, log.decisions, site, world.now_ms)
-    assert world.primaries.append(decision, after=log.latest, reach=Reach.HERE)
+    assert world.primaries.append(decision, log=log, reach=Reach.HERE)
 
 
 def move(it: Bench, origin: str, target: str) -> None:

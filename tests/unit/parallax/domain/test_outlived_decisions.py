@@ -9,7 +9,7 @@ import pytest
 from parallax.domain import primary as primary_module
 from parallax.domain.ids import ClusterName, GroupName, RegionName
 from parallax.domain.primary import KEPT_DECISIONS, Change, Site, assignment_of, decide, outlived
-from parallax.ports.groups import Reach
+from parallax.ports.groups import PrimaryLog, Reach
 from tests.memory.cql import MemoryKeyspace, WrittenStores
 from tests.memory.groups import MemoryPrimaryStore
 
@@ -29,7 +29,7 @@ def change(region: RegionName, *, disaster: bool = True) -> Change:
 def append(store: MemoryPrimaryStore, region: RegionName) -> None:
     log = store.read_log(GROUP, Reach.HERE)
     made = decide(change(region), log.decisions, site(region), 0, log.latest)
-    assert store.append(made, after=log.latest, reach=Reach.HERE)
+    assert store.append(made, log=log, reach=Reach.HERE)
 
 
 @pytest.mark.parametrize("after", [1, KEPT_DECISIONS - 1, KEPT_DECISIONS + 1, 3 * KEPT_DECISIONS])
@@ -58,15 +58,15 @@ def test_the_stores_rows_show_it_too() -> None:
     keyspace = MemoryKeyspace()
     store = WrittenStores(keyspace).primaries
     first = decide(change(A), (), site(A), 0)
-    assert store.append(first, after=0, reach=Reach.HERE)
+    assert store.append(first, log=PrimaryLog((), 0), reach=Reach.HERE)
     rival = decide(change(A), [first], site(A), 1)
     for _ in range(2 * KEPT_DECISIONS):
         log = store.read_log(GROUP, Reach.HERE)
         made = decide(change(B), log.decisions, site(B), 2, log.latest)
-        assert store.append(made, after=log.latest, reach=Reach.HERE)
+        assert store.append(made, log=log, reach=Reach.HERE)
     assert len(store.read_log(GROUP, Reach.HERE).decisions) == KEPT_DECISIONS
     before = store.read_log(GROUP, Reach.HERE).latest
-    assert store.append(rival, after=before, reach=Reach.HERE)
+    assert store.append(rival, log=PrimaryLog((), before), reach=Reach.HERE)
 
     decisions = store.decisions([GROUP])[GROUP]
     assert isinstance(decisions, list)
@@ -78,7 +78,7 @@ def test_the_stores_rows_show_it_too() -> None:
 def test_forgotten_decisions_leave_their_number() -> None:
     for store in (MemoryPrimaryStore(), WrittenStores(MemoryKeyspace()).primaries):
         first = decide(change(A), (), site(A), 0)
-        assert store.append(first, after=0, reach=Reach.HERE)
+        assert store.append(first, log=PrimaryLog((), 0), reach=Reach.HERE)
         assert not store.forget(GROUP, [])  # somebody has decided since that was read
         assert store.forget(GROUP, [first])
         log = store.read_log(GROUP, Reach.HERE)
@@ -86,7 +86,8 @@ def test_forgotten_decisions_leave_their_number() -> None:
         assert GROUP not in store.assigned_groups()
         again = decide(change(B), log.decisions, site(B), 0, log.latest)
         assert again.fencing_number > first.fencing_number
-        assert store.append(again, after=log.latest, reach=Reach.HERE)
+        assert store.append(again, log=log, reach=Reach.HERE)
+        assert GROUP in store.assigned_groups()
 
 
 @pytest.mark.parametrize("seed", range(200))

@@ -21,7 +21,7 @@ from parallax.errors import (
 from parallax.failover.facts import MoveKind
 from parallax.failover.journal import Step
 from parallax.failover.plan import Ending, make_plan
-from parallax.ports.groups import Reach
+from parallax.ports.groups import PrimaryLog, Reach
 from tests.memory.groups import MemoryPrimaryStore
 from tests.support import poll_until
 from tests.worlds.failover_bench import P0, Bench, a_move, failover_bench
@@ -179,7 +179,7 @@ class TestDisaster:
         elsewhere = MemoryPrimaryStore()
         site = replace(bench.client.service.primaries.site, decided_in=RegionName("b"))
         decision = decide(Change(GROUP, RegionName("b"), disaster=True), [], site, 1)
-        assert elsewhere.append(decision, after=0, reach=Reach.HERE)
+        assert elsewhere.append(decision, log=PrimaryLog((), 0), reach=Reach.HERE)
         bench.world.primaries.absorb(elsewhere)
         assert bench.assignment().dual_active
         assert bench.move("a", "b").ending is Ending.REFUSED

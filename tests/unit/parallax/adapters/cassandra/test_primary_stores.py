@@ -13,7 +13,7 @@ from parallax.adapters.cassandra.decisions import CassandraPrimaryStore, decisio
 from parallax.domain.ids import ClusterName, GroupName, RegionName
 from parallax.domain.primary import Change, Mode, PrimaryDecision, Site, Stage, assignment_of, decide
 from parallax.errors import InvariantError
-from parallax.ports.groups import Reach
+from parallax.ports.groups import PrimaryLog, Reach
 from tests.memory.groups import MemoryPrimaryStore
 
 if TYPE_CHECKING:
@@ -88,8 +88,8 @@ def test_regions_that_decided_apart_both_keep_their_word_and_the_next_decision_s
     here, there = MemoryPrimaryStore(), MemoryPrimaryStore()
     first = decide(Change(GROUP, A, disaster=True), [], SITE, 1)
     second = decide(Change(GROUP, B, disaster=True), [], replace(SITE, decided_in=B), 2)
-    assert here.append(first, after=0, reach=Reach.HERE)
-    assert there.append(second, after=0, reach=Reach.HERE)
+    assert here.append(first, log=PrimaryLog((), 0), reach=Reach.HERE)
+    assert there.append(second, log=PrimaryLog((), 0), reach=Reach.HERE)
 
     here.absorb(there)
 
@@ -98,7 +98,7 @@ def test_regions_that_decided_apart_both_keep_their_word_and_the_next_decision_s
     assert healed is not None
     assert (healed.decision, healed.rivals) == (second, (first,))
     settled = decide(Change(GROUP, B), log.decisions, SITE, 3)
-    assert here.append(settled, after=log.latest, reach=Reach.EVERYWHERE)
+    assert here.append(settled, log=log, reach=Reach.EVERYWHERE)
     assert settled.supersedes == (first.fencing_number, second.fencing_number)
     after = assignment_of(here.decisions([GROUP])[GROUP])
     assert after is not None
