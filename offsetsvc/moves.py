@@ -59,17 +59,18 @@ class RecordedMoves:
         by_topic: dict[TopicName, dict[int, Progress]] = {}
         for item, progress in left.items():
             by_topic.setdefault(item.topic, {})[item.partition] = progress
+        of_topic = {topic: self._groups.progress(group, topic) for topic in by_topic}
         stored = {
             TopicPartition(topic, partition): found
-            for topic in by_topic
-            for partition, found in self._groups.progress(group, topic).items()
+            for topic, of_partition in of_topic.items()
+            for partition, found in of_partition.items()
         }
         earlier = apart(stored.values())[0] if before is None else before
         moved_at_ms = moved_at(now_ms, earlier)
         changed = {item: progress for item, progress in left.items() if _differs(progress, stored.get(item))}
         if not changed:
             self.tell_unaudited(call)
-            self._save(group, by_topic, moved_at_ms)
+            self._save(group, by_topic, of_topic, moved_at_ms)
             return
         with self._auditor.act(
             by,
@@ -78,15 +79,21 @@ class RecordedMoves:
             before={str(item): _place(stored[item]) for item in sorted(changed) if item in stored},
             after={str(item): _place(progress) for item, progress in sorted(changed.items())},
         ):
-            self._save(group, by_topic, moved_at_ms)
+            self._save(group, by_topic, of_topic, moved_at_ms)
 
     def _save(
-        self, group: GroupName, by_topic: Mapping[TopicName, Mapping[int, Progress]], moved_at_ms: int
+        self,
+        group: GroupName,
+        by_topic: Mapping[TopicName, Mapping[int, Progress]],
+        stored: Mapping[TopicName, Mapping[int, Progress | UnreadableRow]],
+        moved_at_ms: int,
     ) -> None:
         problems: list[str] = []
         for topic, progress in sorted(by_topic.items()):
             try:
-                self._groups.save_progress(group, topic, progress, moved_at_ms=moved_at_ms)
+                self._groups.save_progress(
+                    group, topic, progress, moved_at_ms=moved_at_ms, stored=stored[topic]
+                )
             except UnreadableRowError as error:
                 problems.append(str(error))
         if problems:

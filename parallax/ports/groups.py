@@ -74,9 +74,22 @@ class GroupStore(Protocol):
         """What the group's last move left, by partition, with the moment of the move."""
 
     def save_progress(
-        self, group: GroupName, topic: TopicName, progress: Mapping[int, Progress], *, moved_at_ms: int
+        self,
+        group: GroupName,
+        topic: TopicName,
+        progress: Mapping[int, Progress],
+        *,
+        moved_at_ms: int,
+        stored: Mapping[int, Progress | UnreadableRow] | None = None,
     ) -> None:
         """Replace it: once per move. An older ``moved_at_ms`` than the stored one is ignored.
+
+        Args:
+            group: whose.
+            topic: of which.
+            progress: by partition.
+            moved_at_ms: when.
+            stored: what `progress` gave a moment ago; None: it is read.
 
         Raises:
             UnreadableRowError: what is stored of one of them can't be read and stands; the others were saved.

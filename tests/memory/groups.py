@@ -91,15 +91,22 @@ class MemoryGroupStore:
             }
 
     def save_progress(
-        self, group: GroupName, topic: TopicName, progress: Mapping[int, Progress], *, moved_at_ms: int
+        self,
+        group: GroupName,
+        topic: TopicName,
+        progress: Mapping[int, Progress],
+        *,
+        moved_at_ms: int,
+        stored: object = None,
     ) -> None:
         """Replace the progress of the partitions named; others keep theirs."""
+        del stored  # there is nothing that can't be read
         with self._lock:
             self._groups.add(group)
-            stored = self._progress[group, topic]
+            present = self._progress[group, topic]
             for partition, item in progress.items():
-                if moved_at_ms >= stored.get(partition, (-1, None))[0]:
-                    stored[partition] = (moved_at_ms, item)
+                if moved_at_ms >= present.get(partition, (-1, None))[0]:
+                    present[partition] = (moved_at_ms, item)
 
     def void_progress(self, group: GroupName, topic: TopicName, partitions: Collection[int]) -> None:
         """Forget it: the group was rewound. Only a later move counts again."""

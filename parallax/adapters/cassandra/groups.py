@@ -489,14 +489,21 @@ class CassandraGroupStore:
         return {row[0]: _progress_of(group, TopicPartition(topic, row[0]), *row[1:]) for row in rows}
 
     def save_progress(
-        self, group: GroupName, topic: TopicName, progress: Mapping[int, Progress], *, moved_at_ms: int
+        self,
+        group: GroupName,
+        topic: TopicName,
+        progress: Mapping[int, Progress],
+        *,
+        moved_at_ms: int,
+        stored: Mapping[int, Progress | UnreadableRow] | None = None,
     ) -> None:
-        """Replace the progress of the partitions named; others keep theirs.
+        """Replace the progress of the partitions named; others keep theirs. ``stored`` is read unless it was a moment ago.
 
         Raises:
             UnreadableRowError: that of one of them can't be read and stands as before; the others were saved.
         """
-        stored = self.progress(group, topic)
+        if stored is None:
+            stored = self.progress(group, topic)
         _, unreadable = apart(stored[partition] for partition in progress if partition in stored)
         kept = {row.topic_partition.partition for row in unreadable}
         insert = self._connection.prepare(self._save_progress_cql)
