@@ -33,6 +33,21 @@ def beyond_the_rows(moves: Sequence[ReportedMove], topics: Mapping[Route, RouteT
     return problems
 
 
+def proven_by_rows(moves: Sequence[ReportedMove], topics: Mapping[Route, RouteTopic]) -> bool:
+    """Whether rows tell of all that moves claim; so they do ever after: what was copied stays copied.
+
+    Args:
+        moves: of partitions of one topic.
+        topics: what the index held of the topic, on any routes, at any time.
+    """
+    return all(
+        (known := known_end(source, move.topic_partition.partition, topics)) is not None
+        and position.furthest <= known
+        for move in moves
+        for source, position in move.progress.positions.items()
+    )
+
+
 def known_end(source: SourceId, partition: int, topics: Mapping[Route, RouteTopic]) -> SourceOffset | None:
     """How far rows and lineages on any route tell of a source; None: the incarnation is none that they know.
 

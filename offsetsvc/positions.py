@@ -8,8 +8,9 @@ from dataclasses import replace
 from functools import partial
 
 from offsetsvc.answers import Basis, ReportedMove, ReportedPosition
-from offsetsvc.claims import beyond_the_rows, known_end
+from offsetsvc.claims import beyond_the_rows, known_end, proven_by_rows
 from offsetsvc.clusters import Clusters, ClusterView
+from offsetsvc.index.memory import IndexMemory
 from offsetsvc.moves import RecordedMoves
 from offsetsvc.resume.own import routes_into
 from parallax.client.messages import outcome_to_pb
@@ -39,7 +40,7 @@ from parallax.errors import (
     UnknownTopicError,
 )
 from parallax.ports.groups import GroupStore
-from parallax.ports.index import TopicsByRoute, topic_lineages
+from parallax.ports.index import topic_lineages
 from parallax.v1 import offsets_pb2 as pb
 
 _ROWS_MAY_LAG_S = (0.2, 0.4, 0.8)
@@ -54,7 +55,7 @@ class GroupPositions:
     def __init__(
         self,
         config: Config,
-        index: TopicsByRoute,
+        index: IndexMemory,
         groups: GroupStore,
         clusters: Clusters,
         now_ms: Callable[[], int],
@@ -198,9 +199,10 @@ class GroupPositions:
         waits_s = iter(_ROWS_MAY_LAG_S)
         for topic in sorted({move.topic_partition.topic for move in moves}):
             of_topic = [left for _, left in held if left.topic_partition.topic == topic]
-            while problems := beyond_the_rows(
-                of_topic, self._index.route_topics(self._config.all_routes(), topic)
-            ):
+            routes = self._config.all_routes()
+            if proven_by_rows(of_topic, self._index.remembered_topics(routes, topic)):
+                continue  # as for the moves of other groups of the topic
+            while problems := beyond_the_rows(of_topic, self._index.route_topics(routes, topic)):
                 wait_s = next(waits_s, None)
                 if wait_s is None:
                     raise InvalidOffsetError("; ".join(problems))

@@ -114,7 +114,7 @@ class IndexMemory:
 
     def route_topics(self, routes: Collection[Route], topic: TopicName) -> Mapping[Route, RouteTopic]:
         """What the index holds of the topic on each of the routes; what has told nothing new, is the very same."""
-        key = ("routes", topic, *routes)
+        key = _key_of(routes, topic)
 
         def read() -> Mapping[Route, RouteTopic]:
             known = self._known.get(key)
@@ -126,6 +126,11 @@ class IndexMemory:
             return before if found == before else found
 
         return self._fresh(key, read)
+
+    def remembered_topics(self, routes: Collection[Route], topic: TopicName) -> Mapping[Route, RouteTopic]:
+        """What `route_topics` found last for these routes, however long ago that was; empty: nothing that is remembered."""
+        known = self._known.get(_key_of(routes, topic))
+        return {} if known is None else cast("Mapping[Route, RouteTopic]", known[1])
 
     def lost_ranges(
         self, wanted: Collection[tuple[RoutePartition, Lineage]]
@@ -204,6 +209,11 @@ class IndexMemory:
     ) -> RowPage:
         """Up to about ``limit`` rows with ``target_end > start``, in order."""
         return self._index.rows_from_target(partition, lineage, start, limit, end)
+
+
+def _key_of(routes: Collection[Route], topic: TopicName) -> Hashable:
+    """What is read of a topic on routes, in whatever order they are named: a move there asks for the same as one back."""
+    return ("routes", topic, *sorted(routes))
 
 
 def _of_source(view: LineageView, history: BlockHistory) -> SourceHistory:

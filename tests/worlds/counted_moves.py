@@ -1,7 +1,8 @@
 """Moves of which every request is counted: to the store, to the index, to clusters and to an offset service.
 
 Command and service are two processes over one keyspace, with the real adapters of what is remembered of groups. A request is what
-Cassandra is sent: a statement, or a batch. Nothing is remembered of the index or of clusters, so that each question counts.
+Cassandra is sent: a statement, or a batch. What a service remembers of the index it remembers here, by the world's clock; of clusters
+nothing is remembered, so that each question counts.
 """
 
 from __future__ import annotations
@@ -145,6 +146,8 @@ def counted_bench(partitions: int = 2) -> Iterator[CountedBench]:
         WrittenStores(keyspace, _Connection(keyspace, by(who))) for who in ("command", "service")
     )
     world.let_write()
+    clock = lambda: world.now_ms / 1_000  # noqa: E731 - of everything
+    world.index._max_age_s, world.index._clock, world.index._tails._clock = 0.5, clock, clock
     two_sources(world, range(partitions))
     for partition in range(partitions):
         world.commit("a", 15, partition)
@@ -168,11 +171,11 @@ def counted_bench(partitions: int = 2) -> Iterator[CountedBench]:
         service.status,
         now_ms=lambda: world.now_ms,
         audit=service.audit,
-        cache=False,
     ) as use_cases:
+        use_cases._index._clock = clock
         client = _Client(use_cases)
         client.asked = by("command")
-        time = Timekeeper(now_ms=lambda: world.now_ms, clock=lambda: world.now_ms / 1_000)
+        time = Timekeeper(now_ms=lambda: world.now_ms, clock=clock)
         outside = Outside(
             OffsetServices(cast("OffsetClient", client)),
             AggregateClusters(clusters["command"], time.clock),

@@ -21,6 +21,7 @@ from parallax.failover.facts import MoveKind
 from parallax.failover.plan import Ending
 from parallax.failover.selection import groups_on
 from parallax.v1 import offsets_pb2 as pb
+from tests.worlds.counted_moves import counted_bench, of_kind
 from tests.worlds.failover_bench import Bench, failover_bench, two_sources
 from tests.worlds.offset_servers import serving
 from tests.worlds.offset_world import GROUP
@@ -121,6 +122,27 @@ def test_rows_that_this_reader_has_not_seen_yet_are_waited_for(bench: Bench) -> 
     bench.client.service.positions._sleep = lambda _seconds: bench.world.copy("a", "b", 5)
     moved_to_a(bench, {SOURCE: consumed(15)})
     assert bench.world.groups.progress(GROUP, P0.topic)[0].positions[SOURCE].source_next == 15
+
+
+def test_what_rows_once_told_is_not_asked_again() -> None:
+    """Of a claim that goes beyond it, and of a source that it does not know, the index as it is now has to tell."""
+    unknown = SourceId(RegionName("a"), TopicId("regional-a-0"))
+    with counted_bench(partitions=1) as bench:
+        bench.client.service._index.route_topics(bench.world.config.all_routes(), P0.topic)
+        bench.world.now_ms += 3_600_000
+        bench.counts.taken()
+        moved_to_a(bench, {SOURCE: consumed(10)})
+        assert of_kind(bench.counts.taken(), "index") == 0
+        moved_to_a(bench, {unknown: consumed(1), SOURCE: consumed(10)})
+        assert of_kind(bench.counts.taken(), "index") > 0
+        bench.world.copy("a", "b", 5)
+        bench.world.now_ms += 3_600_000
+        bench.counts.taken()
+        moved_to_a(bench, {SOURCE: consumed(15)})
+        assert of_kind(bench.counts.taken(), "index") > 0
+        bench.world.now_ms += 3_600_000
+        with pytest.raises(InvalidOffsetError, match="the rows tell of it up to 15"):
+            moved_to_a(bench, {SOURCE: consumed(16)})
 
 
 def _unbounded(patch: pytest.MonkeyPatch) -> None:

@@ -66,9 +66,9 @@ def test_a_first_move(counted: CountedBench) -> None:
         "service: index blocks": 4,
         "service: index keys_below": 8,
         "service: index lost_ranges": 8,
-        "service: index reached": 12,
-        "service: index told_topics": 16,
-        "service: index turns": 12,
+        "service: index reached": 4,
+        "service: index told_topics": 8,
+        "service: index turns": 4,
         "service: read group_progress": 2,
         "service: read primary_decisions": 1,
         "service: read primary_decisions, serial": 2,
@@ -78,7 +78,7 @@ def test_a_first_move(counted: CountedBench) -> None:
         "service: write known_groups": 1,
         "service: write primary_decisions, transaction": 2,
     }
-    assert kinds(asked) == {"groups' store": 32, "index": 60, "clusters": 20, "services": 5}
+    assert kinds(asked) == {"groups' store": 32, "index": 36, "clusters": 20, "services": 5}
 
 
 def test_a_second_move_and_a_way_back(counted: CountedBench) -> None:
@@ -92,7 +92,7 @@ def test_a_second_move_and_a_way_back(counted: CountedBench) -> None:
         assert counted.counts.pauses_ms == [250]
         assert kinds(counted.counts.taken()) == {
             "groups' store": 33,
-            "index": 32,
+            "index": 16,
             "clusters": 20,
             "services": 5,
         }
@@ -106,7 +106,7 @@ def test_a_disaster(counted: CountedBench) -> None:
     assert counted.counts.pauses_ms == [1_000]
     assert kinds(counted.counts.taken()) == {
         "groups' store": 38,
-        "index": 60,
+        "index": 36,
         "clusters": 13,
         "services": 5,
     }
