@@ -112,10 +112,10 @@ class CountedBench(Bench):
     counts: Counts = field(default_factory=Counts)
 
     def wait(self, seconds: float) -> None:
-        """As long as is waited for."""
+        """A little longer than is waited for, as everywhere."""
         waited_ms = round(seconds * 1_000)
         self.counts.pauses_ms.append(waited_ms)
-        self.world.now_ms += waited_ms
+        self.world.now_ms += waited_ms + 1
         self.waits += 1
         self.while_waiting(self.waits)
 

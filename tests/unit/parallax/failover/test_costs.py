@@ -6,6 +6,7 @@ A figure that grows needs a reason, and one that falls is put down here.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ def kinds(asked: dict[str, int]) -> dict[str, int]:
 
 def test_a_first_move(counted: CountedBench) -> None:
     assert counted.move("a", "b", drain_ms=5_000).ending is Ending.MOVED
-    assert counted.counts.pauses_ms == [250]
+    assert counted.counts.pauses_ms == [200]
     asked = counted.counts.taken()
     assert asked == {
         # What the command asks for itself.
@@ -89,7 +90,7 @@ def test_a_second_move_and_a_way_back(counted: CountedBench) -> None:
             counted.world.commit(origin, commit, partition)
         counted.counts.taken()
         assert counted.move(origin, target, drain_ms=5_000).ending is Ending.MOVED
-        assert counted.counts.pauses_ms == [250]
+        assert counted.counts.pauses_ms == [200]
         assert kinds(counted.counts.taken()) == {
             "groups' store": 33,
             "index": 16,
@@ -126,3 +127,28 @@ def test_which_groups_of_a_region_move(counted: CountedBench) -> None:
         "clusters": 42,
         "services": 1,
     }
+
+
+def test_a_pause_is_no_longer_than_what_is_missing(counted: CountedBench) -> None:
+    """Commits that have stood still meanwhile are not waited for, and what arrives soon is looked for soon."""
+    fence = counted.client.set_primary
+
+    def slowly(*arguments: Any, **options: Any) -> Any:
+        counted.world.now_ms += 150
+        return fence(*arguments, **options)
+
+    counted.client.set_primary = slowly  # type: ignore[method-assign] # a store that takes its time
+    counted.world.copy("a", "a", 5)
+    counted.world.watermark("b", "a")
+    counted.world.commit("a", 25)
+
+    def arrive(turn: int) -> None:
+        if turn == 4:
+            counted.world.copy("a", "b", 5)
+            counted.world.watermark("b", "b")
+
+    counted.while_waiting = arrive
+    result = counted.move("a", "b", drain_ms=5_000, catch_up_ms=10_000)
+    assert result.ending is Ending.MOVED, result.problem
+    assert counted.counts.pauses_ms[:5] == [50, 20, 40, 80, 160]
+    assert sum(counted.counts.pauses_ms) < 1_000
