@@ -82,6 +82,24 @@ class AggregateClusters:
         """The group's commits there; None if the cluster does not answer."""
         return self._ask(cluster, lambda writer: dict(writer.committed(group)))
 
+    def commits_each(
+        self, groups: Collection[GroupName], cluster: ClusterName
+    ) -> dict[GroupName, Commits] | None:
+        """The commits of each group there, those of one coordinator in one request; None if the cluster does not answer.
+
+        Raises:
+            ConfigError: this client may not see one of them.
+        """
+        found = self._ask(cluster, lambda writer: writer.committed_each(groups))
+        if found is None:
+            return None
+        commits: dict[GroupName, Commits] = {}
+        for group, item in found.items():
+            if isinstance(item, ConfigError):
+                raise item
+            commits[group] = dict(item)
+        return commits
+
     def unsettled(self, group: GroupName, cluster: ClusterName) -> frozenset[TopicPartition] | None:
         """Partitions on which an open transaction of the group may commit; None if the cluster does not answer."""
         return self._ask(cluster, lambda writer: writer.unsettled(group))

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from typing import TypeVar
 
-from parallax.domain.commits import last_seen
+from parallax.domain.commits import Commits, last_seen
 from parallax.domain.formats import apart
 from parallax.domain.ids import (
     ClusterName,
@@ -32,9 +32,12 @@ from parallax.errors import (
 from parallax.failover.facts import Move, MoveKind
 from parallax.failover.journal import MoveRecord, Step
 from parallax.failover.outside import Outside
+from parallax.ports.groups import StoredGroup
 
 ASKED_AT_ONCE = 16
 """Groups that are asked about side by side before any is moved: each waits for a store or a cluster mostly."""
+_ASKED_TOGETHER = 64
+"""Groups of which one question asks."""
 
 Result = TypeVar("Result")
 
@@ -217,16 +220,12 @@ def groups_on(
     except ClusterUnavailableError:
         pass  # what the store remembers has to do: a dead cluster is what this command is for
     groups = [group for group in sorted(listed) if chosen(group)]
-    # What the others were seen at is several questions each.
-    consuming = side_by_side(
-        [group for group in groups if group not in assignments],
-        lambda group: _consumes(outside, group, cluster, topic_ids),
-        at_once=ASKED_AT_ONCE,
-    )
+    undecided = [group for group in groups if group not in assignments]
+    consuming = _consuming(outside, undecided, cluster, topic_ids)
     return [
         group
         for group in groups
-        if (_leaves(assignments[group], cluster, to) if group in assignments else consuming[group])
+        if (_leaves(assignments[group], cluster, to) if group in assignments else group in consuming)
     ]
 
 
@@ -239,17 +238,52 @@ def _leaves(assignment: Assignment, cluster: ClusterName, to: ClusterName) -> bo
     return decision.cluster == cluster
 
 
-def _consumes(
-    outside: Outside, group: GroupName, cluster: ClusterName, topic_ids: Mapping[TopicName, TopicId]
-) -> bool:
-    """Whether the group has a commit there that was not put there for it; true where that can't be read."""
-    published = {
-        name: {item.topic_partition: item for item in apart(outside.groups.published(group, name))[0]}
-        for name in outside.clusters.writers
+def _consuming(
+    outside: Outside,
+    groups: Sequence[GroupName],
+    cluster: ClusterName,
+    topic_ids: Mapping[TopicName, TopicId],
+) -> set[GroupName]:
+    """Which of the groups have a commit there that was not put there for them, or may have, where that can't be read."""
+    parts = {
+        groups[start]: groups[start : start + _ASKED_TOGETHER]
+        for start in range(0, len(groups), _ASKED_TOGETHER)
     }
-    commits = outside.clusters.commits(group, cluster) if topic_ids else None
+
+    def ask(first: GroupName) -> list[GroupName]:
+        asked = parts[first]
+        commits = outside.clusters.commits_each(asked, cluster) if topic_ids else None
+        stored = outside.groups.stored(asked, list(outside.clusters.writers))
+        return [
+            group
+            for group in asked
+            if _consumes(stored[group], cluster, None if commits is None else commits[group], topic_ids)
+        ]
+
+    found = side_by_side(list(parts), ask, at_once=ASKED_AT_ONCE)
+    return {group for part in found.values() for group in part}
+
+
+def _consumes(
+    stored: StoredGroup,
+    cluster: ClusterName,
+    commits: Commits | None,
+    topic_ids: Mapping[TopicName, TopicId],
+) -> bool:
+    """Whether a group has a commit there that was not put there for it; true where that can't be read.
+
+    Args:
+        stored: what is remembered of the group.
+        cluster: which cluster.
+        commits: the group's there; None: it does not answer.
+        topic_ids: the topics there.
+    """
+    published = {
+        name: {item.topic_partition: item for item in apart(offers)[0]}
+        for name, offers in stored.published.items()
+    }
     if commits is None:
-        observed, unreadable = apart(outside.groups.observed(group, cluster))
+        observed, unreadable = apart(stored.observed[cluster])
         if unreadable:
             return True
         commits, topic_ids = last_seen(observed)

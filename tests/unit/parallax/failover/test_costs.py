@@ -122,9 +122,9 @@ def test_which_groups_of_a_region_move(counted: CountedBench) -> None:
     found = region_moves(counted.outside, "a", "b", names.__contains__, MoveKind.PLANNED)
     assert list(found) == names
     assert kinds(counted.counts.taken()) == {
-        "groups' store": 112,
+        "groups' store": 47,
         "index": 0,
-        "clusters": 42,
+        "clusters": 3,
         "services": 1,
     }
 

@@ -19,6 +19,7 @@ from parallax.errors import (
     StoreUnavailableError,
     UnknownRegionError,
 )
+from parallax.failover import selection
 from parallax.failover.facts import MoveKind
 from parallax.failover.plan import Ending
 from parallax.failover.selection import (
@@ -93,14 +94,15 @@ class TestWhichGroups:
         assert groups_on(bench.outside, ON_A, everything, to=ON_B) == [FRAUD]
 
     def test_groups_are_asked_about_side_by_side(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-        published = bench.world.groups.published
+        stored = bench.world.groups.stored
         together = threading.Barrier(3)
 
-        def with_the_others(group: GroupName, cluster: ClusterName) -> Any:
+        def with_the_others(groups: Any, clusters: Any) -> Any:
             together.wait(10)
-            return published(group, cluster)
+            return stored(groups, clusters)
 
-        monkeypatch.setattr(bench.world.groups, "published", with_the_others)
+        monkeypatch.setattr(selection, "_ASKED_TOGETHER", 1)
+        monkeypatch.setattr(bench.world.groups, "stored", with_the_others)
         assert groups_on(bench.outside, ON_A, everything, to=ON_B) == [BILLING, FRAUD, MAPS]
 
 
