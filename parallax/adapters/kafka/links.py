@@ -11,7 +11,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from kafka.errors import for_code
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
@@ -36,6 +36,18 @@ _LARGEST_ANSWER_BYTES = 64 * 1024 * 1024
 _GROUP = 0
 
 
+class Broker(NamedTuple):
+    """Where a broker is."""
+
+    host: str
+    port: int
+    node_id: int
+
+
+Coordinators = dict[GroupName, Broker]
+"""Of groups, as far as they are known. All connections of one client share them: each would have to ask for each group."""
+
+
 class MovedError(Exception):
     """Somebody else has to be asked, or this one later."""
 
@@ -55,6 +67,7 @@ class Links:
         self._settings = settings
         self._client_id = client_id
         self._timeout_ms = timeout_ms
+        self._coordinators: Coordinators = {}
         self._idle: deque[Link] = deque()
         weakref.finalize(self, _close_all, self._idle)
 
@@ -69,6 +82,7 @@ class Links:
             ParallaxError: what ``ask`` raised.
         """
         deadline = Deadline.after_ms(self._timeout_ms)
+        may_be_old = bool(self._coordinators)
         while True:
             link, used_before = self._taken(deadline)
             try:
@@ -80,8 +94,10 @@ class Links:
                     raise ClusterUnavailableError(str(moved)) from moved
             except ClusterUnavailableError:
                 link.close()
-                # Connections that nobody has used for long may have ended meanwhile.
-                if not used_before or deadline.passed:
+                # Connections that nobody has used for long may have ended meanwhile, and coordinators may have gone.
+                again, may_be_old = used_before or may_be_old, False
+                self._coordinators.clear()
+                if not again or deadline.passed:
                     raise
             except ParallaxError:
                 self._idle.append(link)
@@ -110,7 +126,7 @@ class Links:
         try:
             link = self._idle.pop()
         except IndexError:
-            link = Link(self.cluster, self._settings, self._client_id)
+            link = Link(self.cluster, self._settings, self._client_id, self._coordinators)
             link.connect(deadline)
             return link, False
         link.deadline = deadline
@@ -118,12 +134,25 @@ class Links:
 
 
 class Link:
-    """Connections to a cluster, and where its leaders and coordinators were last."""
+    """Connections to a cluster, and where its leaders and coordinators were last.
 
-    def __init__(self, cluster: ClusterName, settings: Cluster, client_id: str) -> None:
+    Args:
+        cluster: the cluster's name.
+        settings: its address and security.
+        client_id: as brokers log it.
+        coordinators: what others have found out, and hear of it in turn.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterName,
+        settings: Cluster,
+        client_id: str,
+        coordinators: Coordinators | None = None,
+    ) -> None:
         self.cluster = cluster
         self.deadline = Deadline.after_ms(0)
-        self._coordinators: dict[GroupName, Any] = {}
+        self._coordinators: Coordinators = {} if coordinators is None else coordinators
         self._leaders: dict[TopicPartition, Any] = {}
         self._leaderless: set[TopicPartition] = set()
         with ExitStack() as unfinished:
@@ -261,7 +290,9 @@ class Link:
         Raises:
             ConfigError: this client may not see a group, and there is no ``refused``.
         """
-        unknown = [name for name in groups if name not in self._coordinators]
+        known = self._coordinators
+        found_at = {name: broker for name in groups if (broker := known.get(name)) is not None}
+        unknown = [name for name in groups if name not in found_at]
         if unknown:
             request = FindCoordinatorRequest(
                 key_type=_GROUP,
@@ -278,12 +309,12 @@ class Link:
                         raise
                     refused[GroupName(found.key)] = str(error)
                     continue
-                node = self._connections.coordinator(found.host, found.port, found.node_id)
-                self._coordinators[GroupName(found.key)] = node
+                found_at[GroupName(found.key)] = Broker(found.host, found.port, found.node_id)
+            known.update(found_at)
         nodes: dict[Any, list[GroupName]] = {}
         for name in groups:
-            if name in self._coordinators:
-                nodes.setdefault(self._coordinators[name], []).append(name)
+            if (broker := found_at.get(name)) is not None:
+                nodes.setdefault(self._connections.coordinator(*broker), []).append(name)
         return nodes
 
     def pause(self, duration_ms: float) -> None:

@@ -21,7 +21,7 @@ from parallax.adapters.kafka.groups import (
     state_of,
 )
 from parallax.adapters.kafka.librdkafka import DOWN_TIMEOUT_S
-from parallax.adapters.kafka.links import Link, Links, MovedError
+from parallax.adapters.kafka.links import Broker, Link, Links, MovedError
 from parallax.config.config import Cluster
 from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import (
@@ -203,6 +203,68 @@ def test_a_silent_cluster_costs_its_time_out() -> None:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(ClusterUnavailableError, match="aggregate-a: connecting"):
             links(300, address).do(lambda link: read_commits(link, GROUP))
+
+
+class Finding(Link):
+    """Finds coordinators, and counts for how many groups."""
+
+    def __init__(self, known: Any, asked: list[str]) -> None:
+        super().__init__(CLUSTER, Cluster(bootstrap_servers="127.0.0.1:1"), "test", known)
+        self.asked = asked
+
+    @property
+    def any_node(self) -> int:
+        return 0
+
+    def ask(self, node: Any, request: Any, doing: str) -> Any:  # noqa: ARG002 - as of `Link`
+        self.asked += request.coordinator_keys
+        found = [
+            SimpleNamespace(error_code=0, key=key, host="h", port=1, node_id=1)
+            for key in request.coordinator_keys
+        ]
+        return SimpleNamespace(coordinators=found)
+
+
+def test_a_coordinator_that_one_connection_has_found_all_know_until_it_moves_or_is_gone() -> None:
+    group, other = GroupName("riders"), GroupName("drivers")
+    asked, client = list[str](), links()
+    ours, theirs = (Finding(client._coordinators, asked) for _ in range(2))
+    with closing(ours), closing(theirs):
+        assert ours.by_coordinator([group]) == {"coordinator-1": [group]}
+        assert theirs.by_coordinator([group, other]) == {"coordinator-1": [group, other]}
+        assert asked == [group, other]
+        ours.pause(1)
+        theirs.by_coordinator([group])
+        assert asked == [group, other, group]
+        failures = iter([True])
+
+        def ask(link: Link) -> Any:
+            if next(failures, False):
+                raise ClusterUnavailableError("the coordinator does not answer")
+            return link.by_coordinator([group])
+
+        client._idle += [theirs, ours]
+        assert client.do(ask) == {"coordinator-1": [group]}
+        assert asked == [group, other, group, group]
+
+
+def test_what_fails_with_a_coordinator_just_found_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A remembered one may be gone, and is looked for once; it is found again at each attempt."""
+    client, attempts = links(), list[Link]()
+    monkeypatch.setattr(Link, "connect", lambda _link, _deadline: None)
+
+    def ask(link: Link) -> None:
+        attempts.append(link)
+        client._coordinators[GROUP] = Broker("h", 1, 1)
+        raise ClusterUnavailableError("an answer that says nothing")
+
+    with pytest.raises(ClusterUnavailableError, match="says nothing"):
+        client.do(ask)
+    assert len(attempts) == 1
+    client._coordinators[GROUP] = Broker("h", 1, 1)
+    with pytest.raises(ClusterUnavailableError, match="says nothing"):
+        client.do(ask)
+    assert len(attempts) == 3
 
 
 def test_what_has_moved_is_asked_for_again_until_the_time_is_over() -> None:
