@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -23,7 +23,6 @@ from parallax.cli.failover_tables import (
 from parallax.cli.failover_ticket import command_line, plans_ticket, results_ticket
 from parallax.cli.options import AT_ONCE, WAIT_S, PlanFormat
 from parallax.cli.output import confirm_by_name, console, log_beside_result, print_json, progress_bar
-from parallax.cli.promotion import Promoted, Promotion
 from parallax.config.config import load
 from parallax.domain.ids import GroupName, RegionName
 from parallax.domain.rights import Principal
@@ -37,6 +36,9 @@ from parallax.failover.selection import in_order, side_by_side
 from parallax.runtime.process import stopping
 from parallax.v1 import offsets_pb2 as pb
 from parallax.wiring import open_client
+
+if TYPE_CHECKING:
+    from parallax.cli.promotion import Promoted, Promotion
 
 _MOST_NAMED = 20
 """Groups, before a region's name is asked for."""
@@ -171,6 +173,8 @@ class MoveCommand:
         Raises:
             UnknownRegionError: there is no such region, or it is no target.
         """
+        from parallax.cli.promotion import Promotion  # noqa: PLC0415 - what rules of access need is loaded for this alone
+
         self._config.routes_into(RegionName(region))
         self._promotion = Promotion(self._config, region, self._operator, back=back)
 
@@ -306,7 +310,7 @@ class MoveCommand:
         if step is None:
             return None
         if step.back and (not arrived or self._left_out):
-            return Promoted(step, problem="nothing was taken away: not every group is back", well=False)
+            return step.left("nothing was taken away: not every group is back")
         return step.carry_out()
 
     def _show_rules(self, rules: Promoted | None) -> bool:

@@ -29,7 +29,7 @@ from parallax.errors import (
     RefusedError,
     UnavailableError,
 )
-from parallax.runtime.process import configure_logging
+from parallax.runtime.process import configure_logging, made_for_good
 
 OUR_PACKAGES = {"parallax", "replicator", "offsetsvc", "syncjob", "console", "lab"}
 
@@ -136,7 +136,8 @@ class _Commands(TyperGroup):
 def _command(name: str, entry: Entry) -> Any:
     """The command, or, where it can't be imported, one that says what is missing."""
     try:
-        found = getattr(import_module(entry.module), entry.attribute)
+        with made_for_good():
+            found = getattr(import_module(entry.module), entry.attribute)
     except ModuleNotFoundError as error:
         missing = error.name or ""
         if missing == "lab":

@@ -47,6 +47,10 @@ class Promotion:
         """Change them. Groups have moved by then: what goes wrong is told, and is no error of theirs."""
         return self._done(execute=True)
 
+    def left(self, problem: str) -> Promoted:
+        """It was not taken."""
+        return Promoted(self, problem=problem, well=False)
+
     def _done(self, *, execute: bool) -> Promoted:
         try:
             if self.back:
@@ -54,7 +58,7 @@ class Promotion:
             else:
                 rows, _ = acl.promotion(self.config, self.region, None, self.operator, execute=execute)
         except ParallaxError as error:
-            return Promoted(self, problem=f"[{error.code}] {error}", well=False)
+            return self.left(f"[{error.code}] {error}")
         return Promoted(self, rows, well=not execute or all(row.applied for row in rows))
 
 

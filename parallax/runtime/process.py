@@ -147,6 +147,19 @@ def spare_present_objects() -> None:
 
 
 @contextmanager
+def made_for_good() -> Iterator[None]:
+    """Let the collector pass over what is made meanwhile, for imports: to look through it again and again takes a seventh of their CPU."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if was_enabled:
+            gc.enable()
+
+
+@contextmanager
 def circles_seldom_looked_for() -> Iterator[None]:
     """Let the collector look for circles of objects less often, for work that makes and keeps many objects and none in circles.
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+
+from parallax.runtime.process import made_for_good
 
 _PROGRAM = """
 import gc
@@ -23,3 +26,21 @@ assert gc.collect() == 1
 def test_present_objects_are_spared_and_later_garbage_is_found() -> None:
     # In a process of its own: what is frozen stays so.
     subprocess.run([sys.executable, "-c", _PROGRAM], check=True, timeout=60)
+
+
+def test_the_collector_rests_while_what_stays_is_made_and_goes_on_if_it_did() -> None:
+    assert gc.isenabled()
+    before = gc.get_freeze_count()
+    try:
+        with made_for_good():
+            assert not gc.isenabled()
+            kept = [[] for _ in range(10_000)]
+        assert gc.isenabled()
+        assert gc.get_freeze_count() - before >= len(kept)
+        gc.disable()
+        with made_for_good():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+        gc.unfreeze()
