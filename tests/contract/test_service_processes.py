@@ -179,9 +179,12 @@ def test_a_move_is_told_and_called_off_by_whichever_process_is_asked(tmp_path: P
         planned = both.first.plan_move(GROUP, to_region="b")
         begun = both.second.execute_move(planned, actor="ada")
         assert begun.state == "running"
-        poll_until(
-            lambda: both.first.get_move(GROUP, planned.move_id).events, 20, "the move tells what it does"
-        )
+
+        def told_words() -> set[str]:
+            return {event.words for event in both.first.get_move(GROUP, planned.move_id).events}
+
+        # Called off while it still plans it would have begun nothing, and be refused.
+        poll_until(lambda: "waiting for consumed records to arrive" in told_words(), 20, "the move waits")
         both.second.cancel_move(GROUP, planned.move_id, actor="bob")
 
         def ended() -> bool:
