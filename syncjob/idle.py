@@ -27,8 +27,8 @@ HOLDS_ALONE_MS = 30_000
 
 READS_PER_S, MOST_READS_PER_S = 1_000, 2_000
 """So many groups that stand still, or wait for a look, are read in a second, those first that were not read for longest: up to so many
-are read in every cycle, 10,000 of them each every 10 s; of more so many more that it stays at that, up to the second number: reading takes half
-a millisecond each, and a new commit waits for it. One that is found to move is read in every cycle from then on."""
+are read in every cycle, 10,000 of them each every 10 s; of more so many more that it stays at that, up to the second number. A new commit
+waits for whatever is read. One that is found to move is read in every cycle from then on."""
 
 _READ_WITHIN_S = 10
 
