@@ -148,7 +148,7 @@ def spare_present_objects() -> None:
 
 @contextmanager
 def made_for_good() -> Iterator[None]:
-    """Let the collector pass over what is made meanwhile, for imports: to look through it again and again takes a seventh of their CPU."""
+    """Let the collector pass over what is made meanwhile, for imports: it would look through it again and again."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
