@@ -27,7 +27,7 @@ class Rests:
 
 
 PACES: Mapping[PaceName, Rests] = {
-    "latency": Rests(1.0, 0.02, 1.0, 0.1),
-    "balanced": Rests(4.0, 0.04, 2.0, 0.25),
+    "latency": Rests(1.0, 0.02, 0.0, 0.1),
+    "balanced": Rests(3.0, 0.04, 0.0, 0.1),
     "throughput": Rests(20.0, 0.1, 20.0, 0.5),
 }

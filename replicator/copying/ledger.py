@@ -270,13 +270,14 @@ class Ledger:
     def rest_ms(self) -> float:
         """What is left of the pause after the last commit: longer the more partitions had records in it.
 
-        Each of them costs the target a marker, so many slow partitions are better committed less often.
+        Each of them costs the target a marker, so many slow partitions are better committed less often. While the target had
+        better be left alone, what is open may as well grow.
         """
         rests = self._settings.rests
         pause_ms = max(
             rests.between_commits_ms, self._last_commit_partitions * rests.between_commits_per_partition_ms
         )
-        return max(0.0, pause_ms - (self._clock.monotonic_ms() - self._last_commit_at))
+        return max(self._target.calm_ms, pause_ms - (self._clock.monotonic_ms() - self._last_commit_at))
 
     @property
     def left_ms(self) -> float:

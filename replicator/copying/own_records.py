@@ -115,7 +115,7 @@ class OwnRecords:
         self._let_go(partitions)
         self._source.drop(partitions)
 
-    def poll(self, max_records: int, timeout_ms: int) -> Sequence[SourceEvent]:
+    def poll(self, max_records: int, timeout_ms: float) -> Sequence[SourceEvent]:
         """What has arrived and is decided."""
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         while True:

@@ -153,7 +153,7 @@ class SourceReader(Protocol):
     def drop(self, partitions: Collection[TopicPartition]) -> None:
         """Stop reading these; nothing of them is handed out any more."""
 
-    def poll(self, max_records: int, timeout_ms: int) -> Sequence[SourceEvent]:
+    def poll(self, max_records: int, timeout_ms: float) -> Sequence[SourceEvent]:
         """What has arrived, in order for each partition; waits up to ``timeout_ms`` while there is nothing."""
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
@@ -291,6 +291,10 @@ class TargetWriter(Protocol):
     @property
     def opens_run_log(self) -> bool:
         """Whether it is of use to give `begin` an opening."""
+
+    @property
+    def calm_ms(self) -> float:
+        """For so long records had better not be sent: the transaction before is being ended at the brokers; 0: send them."""
 
     def begin(self, opening: Entry | None = None) -> None:
         """Begin a transaction.

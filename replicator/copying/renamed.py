@@ -40,7 +40,7 @@ class RenamedSource:
         """Stop reading these."""
         self._source.drop([self._own[copy] for copy in partitions if copy in self._own])
 
-    def poll(self, max_records: int, timeout_ms: int) -> Sequence[SourceEvent]:
+    def poll(self, max_records: int, timeout_ms: float) -> Sequence[SourceEvent]:
         """What has arrived."""
         return [self._renamed(event) for event in self._source.poll(max_records, timeout_ms)]
 

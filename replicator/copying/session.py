@@ -204,10 +204,10 @@ class ShardSession:
             end, position = source_log.high_watermark, max(position, source_log.low_watermark)
         return max(0, end - position)
 
-    def _patience_ms(self) -> int:
+    def _patience_ms(self) -> float:
         """Until what has been sent may be committed, or must be; if it may be and is not, more has to arrive first."""
         rest_ms = self._ledger.rest_ms if self._ledger.open is not None else 0.0
-        return math.ceil(min(_LONGEST_POLL_MS, rest_ms or _LONGEST_POLL_MS, self._ledger.left_ms))
+        return min(_LONGEST_POLL_MS, rest_ms or _LONGEST_POLL_MS, self._ledger.left_ms)
 
     def _commit_due(self) -> bool:
         """A bound is reached, or the source is nearly copied to its end and the pause after a commit is over."""

@@ -65,7 +65,7 @@ class Reader:
         for item in partitions:
             self.at.pop(item)
 
-    def poll(self, max_records: int, timeout_ms: int) -> Sequence[SourceEvent]:
+    def poll(self, max_records: int, timeout_ms: float) -> Sequence[SourceEvent]:
         events: list[SourceEvent] = []
         for item in list(self.at):
             if (lie := self.lies.pop(item, None)) is not None:

@@ -299,7 +299,7 @@ class DataReader:
         for item in partitions:
             self.positions.pop(item, None)
 
-    def poll(self, max_records: int, _timeout_ms: int) -> Sequence[SourceEvent]:
+    def poll(self, max_records: int, _timeout_ms: float) -> Sequence[SourceEvent]:
         events: list[SourceEvent] = []
         for item in self.positions if max_records else ():
             log, draw = self._world.data[item], self._world.draw

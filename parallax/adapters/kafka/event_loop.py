@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import selectors
 import time
 from collections import deque
@@ -12,12 +13,31 @@ from kafka.net.selector import KernelEvent, NetworkSelector, TaskState
 
 from parallax.runtime.deadline import Deadline
 
+_SHORT_S = 0.02
+_MOST_FILES = 1024
+"""`select` takes numbers below this one."""
 _TURN_MS = 20
 """What is waited for may come to pass in a turn that would go on waiting."""
 
 
 class _Selector(selectors.DefaultSelector):
-    """Says that a socket is not registered without asking the kernel for its addresses, once for every wait."""
+    """Says that a socket is not registered without asking the kernel for its addresses, once for every wait.
+
+    Waits of a few milliseconds end in time: epoll itself counts whole ones, and rounds up.
+    """
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if (
+            timeout is not None
+            and 0 < timeout < _SHORT_S
+            and self._waits_in_ms
+            and self.fileno() < _MOST_FILES
+        ):
+            select.select([self.fileno()], (), (), timeout)
+            timeout = 0
+        return super().select(timeout)
+
+    _waits_in_ms = selectors.DefaultSelector is getattr(selectors, "EpollSelector", None)
 
     def get_key(self, fileobj: Any) -> selectors.SelectorKey:
         number = fileobj if isinstance(fileobj, int) else fileobj.fileno()

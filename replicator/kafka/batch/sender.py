@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,6 +16,7 @@ from replicator.copying.offset_ranges import OffsetRanges
 from replicator.copying.session_end import TopicsRefusedError
 from replicator.format.batch import rewrite_batch
 from replicator.format.block import BatchBlock
+from replicator.kafka.batch.calm import Calm
 from replicator.kafka.batch.exchange import Produce
 from replicator.kafka.refusals import NOT_ALLOWED, Refusal, is_for_good, not_writable, translated
 from replicator.kafka.transactions.coordinator import CONCURRENT_TRANSACTIONS, Coordinator, ProducerState
@@ -29,7 +29,6 @@ waiting: only one of each goes into a request."""
 LARGEST_REQUEST_BYTES = 8 * 1024 * 1024
 _TURN_MS = 20
 _REJOIN_MS = 2
-LONGEST_CALM_MS = 5
 
 
 _Sent = tuple[BatchBlock, Sequence[Buffer]]
@@ -81,7 +80,7 @@ class Sender:
         self._unfinished = 0
         self._problem: ParallaxError | None = None
         self._flushing = False
-        self._calm_until_s = 0.0
+        self._calm = Calm()
         self._ways: dict[TopicPartition, object | None] = {}
         """The connection over which each partition was written to."""
         self._rejoining: dict[TopicPartition, _Sent] = {}
@@ -101,14 +100,13 @@ class Sender:
         self._flushing = False
 
     def committed(self, took_ms: float) -> None:
-        """A transaction has been committed: send nothing of the next one for about as long as that took.
+        """A transaction has been committed, which took so long: send nothing of the next one before its markers are there (`Calm`)."""
+        self._loop.after(self._calm.committed(took_ms), self._send)
 
-        Its markers are written meanwhile. A batch that comes before them makes the broker itself wait, 20 ms by
-        default (``add.partitions.to.txn.retry.backoff.ms``).
-        """
-        calm_ms = min(took_ms, LONGEST_CALM_MS)
-        self._calm_until_s = time.monotonic() + calm_ms / 1_000
-        self._loop.after(calm_ms, self._send)
+    @property
+    def calm_ms(self) -> float:
+        """For so long nothing will be sent."""
+        return self._calm.left_ms
 
     def add(self, block: BatchBlock) -> None:
         """Take a batch; `step` and `flush` send it."""
@@ -181,7 +179,7 @@ class Sender:
 
     def _send(self) -> None:
         """Send to every leader as many requests as it may have and as are worth while."""
-        if time.monotonic() < self._calm_until_s:
+        if self._calm.left_ms:
             return
         by_leader: dict[int, list[TopicPartition]] = {}
         for item, lane in self._lanes.items():
@@ -240,10 +238,14 @@ class Sender:
         )
         self._requests[leader] = self._requests.get(leader, 0) + 1
         self.requests_sent += 1
+        self._calm.sent(
+            small=sum(block.size_bytes for block, _ in batches.values()) < WORTHWHILE_REQUEST_BYTES
+        )
         lanes = self._lanes
 
         def answered(answer: Any) -> None:
             self._requests[leader] -= 1
+            self._calm.answered()
             if lanes is self._lanes:
                 self._take_in(answer, batches)
                 self._send()

@@ -151,7 +151,7 @@ class BatchSource:
         for item in partitions:
             self._reading.pop(item, None)
 
-    def poll(self, max_records: int, timeout_ms: int) -> Sequence[SourceEvent]:
+    def poll(self, max_records: int, timeout_ms: float) -> Sequence[SourceEvent]:
         """What has arrived."""
         self._tell_if_away()
         self._fetch()
@@ -220,6 +220,10 @@ class BatchSource:
         self._may_fetch = True
         self._fetch()
 
+    def _rested(self) -> None:
+        """Fetch at the next poll: while a transaction is being committed, what comes would only wait for the one after the next."""
+        self._may_fetch = True
+
     def _fetch_from(self, broker: int, wanted: list[_Asked], now_s: float) -> None:
         # Each answer begins with another partition: the first always gets a whole batch, however large.
         turn = self._turns[broker] = self._turns.get(broker, 0) + 1
@@ -259,7 +263,7 @@ class BatchSource:
                 rests = self._rests
                 rest_ms = max(rests.after_fetch_ms, rests.after_fetch_per_partition_ms * len(asked))
                 self._resting_until_s[broker] = time.monotonic() + rest_ms / 1_000
-                self._loop.after(rest_ms, self._wake)
+                self._loop.after(rest_ms, self._rested)
             else:
                 self._wake()
 

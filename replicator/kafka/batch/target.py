@@ -70,6 +70,11 @@ class BatchTarget:
         self._asked: tuple[Mapping[TopicPartition, TargetLog], Confirmation] | None = None
         connections.watch([run_log.topic])
 
+    @property
+    def calm_ms(self) -> float:
+        """As long as the sender keeps quiet."""
+        return self._sender.calm_ms
+
     def begin(self, opening: Entry | None = None) -> None:
         """Begin a transaction: nothing is sent for that. An opening goes with the first batches, in one request where it can.
 

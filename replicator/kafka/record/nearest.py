@@ -124,7 +124,7 @@ class NearestSource:
         if alone:
             self._leaders.drop(alone)
 
-    def poll(self, max_records: int, timeout_ms: int) -> Sequence[SourceEvent]:
+    def poll(self, max_records: int, timeout_ms: float) -> Sequence[SourceEvent]:
         """What has arrived at either."""
         self._look_at_ends()
         self._go_back()

@@ -115,7 +115,7 @@ class KafkaSource:
         if gone:
             self._consumer.incremental_unassign([KafkaPartition(*place) for place in gone])
 
-    def poll(self, max_records: int, timeout_ms: int) -> Sequence[SourceEvent]:
+    def poll(self, max_records: int, timeout_ms: float) -> Sequence[SourceEvent]:
         """What has arrived: waits for the first record only, then takes what there is."""
         messages = self._consumer.consume(1, timeout_ms / 1_000)
         if messages:

@@ -96,6 +96,7 @@ class KafkaTarget:
 
     path = "record"
     opens_run_log = False
+    calm_ms = 0.0
 
     def __init__(
         self,

@@ -75,7 +75,7 @@ class SimSource:
         for item in partitions:
             self._places.pop(item, None)
 
-    def poll(self, max_records: int, timeout_ms: int) -> Sequence[SourceEvent]:
+    def poll(self, max_records: int, timeout_ms: float) -> Sequence[SourceEvent]:
         self._schedule.step()
         events: list[SourceEvent] = []
         if self._cluster.reachable:
@@ -166,6 +166,7 @@ class SimTarget:
             self._send()
 
     path = "record"
+    calm_ms = 0.0
 
     @property
     def opens_run_log(self) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -47,6 +48,7 @@ class Target:
 
     def __init__(self, *, opens_run_log: bool = False) -> None:
         self.opens_run_log = opens_run_log
+        self.calm_ms = 0.0
         self.openings: list[Entry | None] = []
         self._sent: dict[TopicPartition, list[int]] = {}
         self._ends: dict[TopicPartition, int] = {}
@@ -100,9 +102,9 @@ class Target:
 class World:
     """A shard of many partitions."""
 
-    def __init__(self, partitions: int, *, opens_run_log: bool = False) -> None:
+    def __init__(self, partitions: int, *, opens_run_log: bool = False, **settings: Any) -> None:
         self.clock, self.target = StandingClock(), Target(opens_run_log=opens_run_log)
-        self.settings = Replicator()
+        self.settings = Replicator(**settings)
         self.items = [TopicPartition(TopicName("orders"), number) for number in range(partitions)]
         lineage = Lineage(TopicId("s"), TopicId("t"))
         states = {
@@ -141,25 +143,37 @@ class World:
         self.ledger.commit(lambda item: self.ledger.states[item].source_next)
 
 
-@pytest.mark.parametrize(("partitions", "pause_ms"), [(1, 2), (8, 2), (9, 2.25), (40, 10), (400, 100)])
+@pytest.mark.parametrize(("partitions", "pause_ms"), [(1, 2), (20, 2), (21, 2.1), (40, 4), (400, 40)])
 def test_the_pause_after_a_commit_grows_with_its_partitions(partitions: int, pause_ms: float) -> None:
-    world = World(400)
+    world = World(400, commit_min_interval_ms=2)
     world.send(partitions)
     world.commit()
     assert world.ledger.rest_ms == pause_ms
     world.clock.sleep_ms(pause_ms - 0.5)
-    assert world.ledger.rest_ms == 0.5
+    assert world.ledger.rest_ms == pytest.approx(0.5)
     world.clock.sleep_ms(100)
     assert world.ledger.rest_ms == 0
 
 
+def test_the_pause_lasts_as_long_as_the_target_had_better_be_left_alone() -> None:
+    world = World(1)
+    assert world.settings.rests.between_commits_ms == 0
+    world.send(1)
+    world.commit()
+    world.target.calm_ms = 1.5
+    assert world.ledger.rest_ms == 1.5
+    world.target.calm_ms = 0.0
+    world.clock.sleep_ms(1)
+    assert world.ledger.rest_ms == 0
+
+
 def test_watermarks_are_no_reason_to_pause() -> None:
-    world = World(400)
+    world = World(400, commit_min_interval_ms=2)
     world.send(1)
     world.clock.sleep_ms(world.settings.watermark_interval_ms)
     world.commit()
     assert len(world.target.entries[0].partitions) == 400
-    assert world.ledger.rest_ms == world.settings.rests.between_commits_ms
+    assert world.ledger.rest_ms == 2
 
 
 def test_a_commit_of_nothing_leaves_the_pause_as_it_is() -> None:
@@ -169,7 +183,7 @@ def test_a_commit_of_nothing_leaves_the_pause_as_it_is() -> None:
     world.clock.sleep_ms(10)
     world.commit()
     assert len(world.target.entries) == 1
-    assert world.ledger.rest_ms == 90
+    assert world.ledger.rest_ms == 30
 
 
 def test_a_transaction_is_full_when_its_time_is_over() -> None:

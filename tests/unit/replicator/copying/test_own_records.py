@@ -25,7 +25,7 @@ class Source:
 
     def drop(self, partitions: object) -> None: ...
 
-    def poll(self, max_records: int, _timeout_ms: int) -> Sequence[SourceEvent]:
+    def poll(self, max_records: int, _timeout_ms: float) -> Sequence[SourceEvent]:
         self.asked.append(max_records)
         events, self.events = self.events, []
         return events

@@ -33,7 +33,7 @@ class Source:
     def drop(self, partitions: Collection[TopicPartition]) -> None:
         self.dropped += partitions
 
-    def poll(self, _max_records: int, _timeout_ms: int) -> Sequence[SourceEvent]:
+    def poll(self, _max_records: int, _timeout_ms: float) -> Sequence[SourceEvent]:
         return [
             RecordBlock(OWN, 1, [4], ["x"], 1),
             EndReached(OWN, SourceOffset(5)),

@@ -114,6 +114,21 @@ def test_after_a_small_answer_the_next_fetch_waits(
     assert rests or source._resting_until_s == {}
 
 
+def test_what_has_rested_is_fetched_at_the_next_poll_and_not_while_others_turn_the_loop(
+    loop: EventLoop,
+) -> None:
+    broker = Broker()
+    source = BatchSource(loop, broker, buffer_bytes=10_000_000, fetch_bytes=1_000_000, rests=RESTS)  # type: ignore[arg-type]
+    topic_id = TopicId(urlsafe_b64encode(TOPIC_ID.bytes).decode().rstrip("="))
+    source.take({item(0): ReadFrom(topic_id=topic_id, source_next=SourceOffset(0), leader_epoch=-1)})
+    source.poll(100, 1)
+    broker.requests[0][1](fetched(batch(SMALL_BYTES)))
+    loop.pause(10 * RESTS.after_fetch_ms)
+    assert len(broker.requests) == 1
+    source.poll(100, 0)
+    assert len(broker.requests) == 2
+
+
 @pytest.mark.parametrize(("size", "waits"), [(SMALL_BYTES, True), (LARGE_BYTES, False)])
 def test_while_many_tiny_batches_wait_no_fetch_begins(loop: EventLoop, size: int, *, waits: bool) -> None:
     broker = Broker()
@@ -284,6 +299,27 @@ def test_after_a_commit_nothing_is_sent_for_as_long_as_it_took(loop: EventLoop) 
     while not broker.requests and time.monotonic() < committed_at + 2:
         loop.turn(50)
     assert broker.requests[0][2] - committed_at >= 0.004
+
+
+def test_what_comes_too_early_after_a_commit_makes_the_next_pause_longer(loop: EventLoop) -> None:
+    broker = Broker()
+    sending = sender(loop, broker)
+    pauses_ms = []
+    for late in (False, True, False):
+        sending.committed(took_ms=0.0)
+        pauses_ms.append(sending.calm_ms)
+        sending.begin()
+        sending.add(block(0))
+        loop.pause(2_000, lambda: sending.calm_ms == 0)
+        sending.step()
+        request, answered, _ = broker.requests.pop()
+        if late:
+            loop.pause(25)
+        answered(produced(request, 0))
+        sending.flush("waiting")
+    assert pauses_ms[0] == pytest.approx(1.0, abs=0.2)
+    assert pauses_ms[1] <= pauses_ms[0] + 0.2
+    assert pauses_ms[2] == pytest.approx(1.25, abs=0.2)
 
 
 def test_a_slow_commit_does_not_keep_the_next_transaction_waiting(loop: EventLoop) -> None:

@@ -182,7 +182,7 @@ def test_what_a_session_has_written_to_is_not_written_to_over_another_connection
     else:
         brokers.ways[1] = object()
     brokers.sent.clear()
-    target._sender._calm_until_s = 0
+    loop.pause(2_000, lambda: target.calm_ms == 0)
     with pytest.raises(ClusterUnavailableError, match="the connection to its leader was lost"):
         send_one(target, Entry(pieces=2) if opened else None)
     assert brokers.sent == []
