@@ -47,6 +47,8 @@ def sim_config(sources: Sequence[str] = ("a",), targets: Sequence[str] = ("b",))
             "cassandra": {"contact_points": ["none"]},
             "replicator": {
                 "watermark_interval_ms": 200,
+                # Transactions of several blocks: a real target's markers keep the next one waiting for about as long.
+                "commit_min_interval_ms": 2,
                 "snapshot_interval_ms": 1_000,
                 "snapshot_interval_records": 10,
                 "discovery_interval_ms": 500,
