@@ -26,6 +26,8 @@ class _Selector(selectors.DefaultSelector):
     Waits of a few milliseconds end in time: epoll itself counts whole ones, and rounds up.
     """
 
+    _waits_in_ms = selectors.DefaultSelector is getattr(selectors, "EpollSelector", None)
+
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if (
             timeout is not None
@@ -36,8 +38,6 @@ class _Selector(selectors.DefaultSelector):
             select.select([self.fileno()], (), (), timeout)
             timeout = 0
         return super().select(timeout)
-
-    _waits_in_ms = selectors.DefaultSelector is getattr(selectors, "EpollSelector", None)
 
     def get_key(self, fileobj: Any) -> selectors.SelectorKey:
         number = fileobj if isinstance(fileobj, int) else fileobj.fileno()

@@ -217,10 +217,10 @@ class Sender:
             sequence = self._producer.take(item, len(block.offsets))
             pieces = rewrite_batch(block.raw, self._producer.producer_id, self._producer.epoch, sequence)
             batches[item] = (block, pieces)
-        self._request(leader, batches)
+        self._request(leader, batches, size)
         return True
 
-    def _request(self, leader: int, batches: Mapping[TopicPartition, _Sent]) -> None:
+    def _request(self, leader: int, batches: Mapping[TopicPartition, _Sent], size_bytes: int) -> None:
         way = self._connections.way_to(leader)
         if lost := [item for item in batches if self._ways.get(item, way) is not way]:
             self._fail(
@@ -238,9 +238,7 @@ class Sender:
         )
         self._requests[leader] = self._requests.get(leader, 0) + 1
         self.requests_sent += 1
-        self._calm.sent(
-            small=sum(block.size_bytes for block, _ in batches.values()) < WORTHWHILE_REQUEST_BYTES
-        )
+        self._calm.sent(small=size_bytes < WORTHWHILE_REQUEST_BYTES)
         lanes = self._lanes
 
         def answered(answer: Any) -> None:
@@ -307,10 +305,10 @@ class Sender:
                 batches[item] = again.pop(item)
                 size += len(batches[item][0].raw)
                 if size >= LARGEST_REQUEST_BYTES:
-                    self._request(leader, batches)
+                    self._request(leader, batches, size)
                     batches, size = {}, 0
             if batches:
-                self._request(leader, batches)
+                self._request(leader, batches, size)
         if again:
             self._fail(
                 ClusterUnavailableError(

@@ -29,6 +29,11 @@ TOPIC_ID = uuid.UUID(int=7)
 CONCURRENT_TRANSACTIONS = 51
 SMALL_BYTES, LARGE_BYTES = 100, 200_000
 RESTS = PACES["balanced"]
+START = ReadFrom(
+    topic_id=TopicId(urlsafe_b64encode(TOPIC_ID.bytes).decode().rstrip("=")),
+    source_next=SourceOffset(0),
+    leader_epoch=-1,
+)
 
 
 class Broker:
@@ -99,8 +104,7 @@ def test_after_a_small_answer_the_next_fetch_waits(
 ) -> None:
     broker = Broker()
     source = BatchSource(loop, broker, buffer_bytes=10_000_000, fetch_bytes=1_000_000, rests=pace)  # type: ignore[arg-type]
-    topic_id = TopicId(urlsafe_b64encode(TOPIC_ID.bytes).decode().rstrip("="))
-    source.take({item(0): ReadFrom(topic_id=topic_id, source_next=SourceOffset(0), leader_epoch=-1)})
+    source.take({item(0): START})
     source.poll(100, 1)
     [(request, answered, _)] = broker.requests
     assert isinstance(request, Fetch)
@@ -119,8 +123,7 @@ def test_what_has_rested_is_fetched_at_the_next_poll_and_not_while_others_turn_t
 ) -> None:
     broker = Broker()
     source = BatchSource(loop, broker, buffer_bytes=10_000_000, fetch_bytes=1_000_000, rests=RESTS)  # type: ignore[arg-type]
-    topic_id = TopicId(urlsafe_b64encode(TOPIC_ID.bytes).decode().rstrip("="))
-    source.take({item(0): ReadFrom(topic_id=topic_id, source_next=SourceOffset(0), leader_epoch=-1)})
+    source.take({item(0): START})
     source.poll(100, 1)
     broker.requests[0][1](fetched(batch(SMALL_BYTES)))
     loop.pause(10 * RESTS.after_fetch_ms)
@@ -133,9 +136,7 @@ def test_what_has_rested_is_fetched_at_the_next_poll_and_not_while_others_turn_t
 def test_while_many_tiny_batches_wait_no_fetch_begins(loop: EventLoop, size: int, *, waits: bool) -> None:
     broker = Broker()
     source = BatchSource(loop, broker, buffer_bytes=10**9, fetch_bytes=1_000_000, rests=RESTS)  # type: ignore[arg-type]
-    topic_id = TopicId(urlsafe_b64encode(TOPIC_ID.bytes).decode().rstrip("="))
-    start = ReadFrom(topic_id=topic_id, source_next=SourceOffset(0), leader_epoch=-1)
-    source.take({item(number): start for number in range(400)})
+    source.take({item(number): START for number in range(400)})
     source.poll(1, 1)
     broker.requests[0][1](fetched(*[batch(size)] * 400))
     deadline = time.monotonic() + 0.1
@@ -176,9 +177,7 @@ class TwoBrokers(Broker):
 def test_a_broker_that_does_not_answer_holds_up_no_partition_of_another_one(loop: EventLoop) -> None:
     brokers = TwoBrokers()
     source = BatchSource(loop, brokers, buffer_bytes=10_000_000, fetch_bytes=1_000_000, rests=RESTS)  # type: ignore[arg-type]
-    topic_id = TopicId(urlsafe_b64encode(TOPIC_ID.bytes).decode().rstrip("="))
-    start = ReadFrom(topic_id=topic_id, source_next=SourceOffset(0), leader_epoch=-1)
-    source.take({item(number): start for number in range(2)})
+    source.take({item(number): START for number in range(2)})
     silent, talking = brokers.asked[0], brokers.asked[1]
     for turn in range(20):
         deadline = time.monotonic() + 2
@@ -266,9 +265,7 @@ def test_an_id_that_may_not_be_written_under_is_named(loop: EventLoop) -> None:
 def test_a_partition_that_may_not_be_read_is_told_of_and_left_until_it_is_taken_anew(loop: EventLoop) -> None:
     broker = Broker()
     source = BatchSource(loop, broker, buffer_bytes=10_000_000, fetch_bytes=1_000_000, rests=RESTS)  # type: ignore[arg-type]
-    topic_id = TopicId(urlsafe_b64encode(TOPIC_ID.bytes).decode().rstrip("="))
-    start = ReadFrom(topic_id=topic_id, source_next=SourceOffset(0), leader_epoch=-1)
-    source.take({item(number): start for number in range(2)})
+    source.take({item(number): START for number in range(2)})
     source.poll(100, 1)
     refused = FetchedPartition(TOPIC_ID, 0, 29, -1, -1, None, (), -1, memoryview(b""))
     given = FetchedPartition(TOPIC_ID, 1, 0, 1, 1, None, (), -1, memoryview(batch(SMALL_BYTES)))
@@ -281,7 +278,7 @@ def test_a_partition_that_may_not_be_read_is_told_of_and_left_until_it_is_taken_
     asked = [place.partition for place in broker.requests[-1][0]._request.topics[0].partitions]
     assert asked == [1]
     source.drop([item(0)])
-    source.take({item(0): start})
+    source.take({item(0): START})
     broker.requests[-1][1](Fetched(0, 0, []))
     source.poll(100, 50)
     source.poll(100, 50)
@@ -381,8 +378,7 @@ def test_a_batch_keeps_its_answer_only_if_it_is_most_of_it(
         rests=RESTS,
         whole_from_records=0,  # type: ignore[arg-type]
     )
-    topic_id = TopicId(urlsafe_b64encode(TOPIC_ID.bytes).decode().rstrip("="))
-    source.take({item(0): ReadFrom(topic_id=topic_id, source_next=SourceOffset(0), leader_epoch=-1)})
+    source.take({item(0): START})
     source.poll(100, 1)
     [(_, answered, _)] = broker.requests
     begun = batch(LARGE_BYTES)[:rest_bytes]
@@ -426,9 +422,7 @@ def test_each_broker_has_its_own_turn_of_partitions(loop: EventLoop) -> None:
 
     brokers = TwoBrokers()
     source = BatchSource(loop, brokers, buffer_bytes=10**9, fetch_bytes=1_000_000, rests=RESTS)  # type: ignore[arg-type]
-    topic_id = TopicId(urlsafe_b64encode(TOPIC_ID.bytes).decode().rstrip("="))
-    start = ReadFrom(topic_id=topic_id, source_next=SourceOffset(0), leader_epoch=-1)
-    source.take({item(number): start for number in range(8)})
+    source.take({item(number): START for number in range(8)})
     source.poll(1, 0)
     other = FetchedPartition(uuid.UUID(int=8), 0, 0, 10, 10, None, (), -1, memoryview(bytes(LARGE_BYTES)))
     for _ in range(40):
