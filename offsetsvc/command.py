@@ -25,7 +25,12 @@ from parallax.config.config import Config, ServiceAddresses, load
 from parallax.domain.ids import RegionName
 from parallax.identity.identity import Identity, require_safe
 from parallax.identity.tls import server_credentials
-from parallax.runtime.process import configure_logging, spare_present_objects, stop_on_signals
+from parallax.runtime.process import (
+    configure_logging,
+    spare_present_objects,
+    stop_on_signals,
+    take_short_turns,
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -47,6 +52,7 @@ def serve(
     with ExitStack() as stack:
         addresses = start(settings, RegionName(region), stack, json_logs=as_json)
         spare_present_objects()
+        take_short_turns()
         if as_json:
             print_json(addresses, indent=None)
         else:

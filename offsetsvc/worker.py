@@ -17,7 +17,12 @@ from offsetsvc.transport.passing_on import Among
 from offsetsvc.workers import READY
 from parallax.identity.identity import Identity
 from parallax.identity.tls import server_credentials
-from parallax.runtime.process import configure_logging, spare_present_objects, stop_on_signals
+from parallax.runtime.process import (
+    configure_logging,
+    spare_present_objects,
+    stop_on_signals,
+    take_short_turns,
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -48,6 +53,7 @@ def main() -> None:
         server.start()
         stack.callback(server.stop, GRACE_S)
         spare_present_objects()
+        take_short_turns()
         sys.stdout.buffer.write(READY)
         sys.stdout.buffer.flush()
         _log.info("worker_answers", worker=sys.argv[1], region=order.region)

@@ -14,7 +14,7 @@ import sys
 
 from pyspark import daemon
 
-from parallax.runtime.process import spare_present_objects
+from parallax.runtime.process import spare_present_objects, take_short_turns
 
 PRELOAD_VARIABLE = "PARALLAX_PRELOAD"
 """Names modules that every kind of worker needs, separated by commas."""
@@ -33,6 +33,7 @@ def preload(worker_module: str) -> None:
     for name in filter(None, names):
         importlib.import_module(name)
     spare_present_objects()
+    take_short_turns()
 
 
 if __name__ == "__main__":
