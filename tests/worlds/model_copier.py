@@ -25,7 +25,7 @@ from parallax.domain.index_rows import LineageRecord, RouteTopic, StampedRow
 from parallax.domain.runs import LostRange, Run, watermark
 from parallax.errors import InvariantError
 from parallax.ports.clusters import TopicInfo
-from replicator.copying.ledger import OpenTransaction
+from replicator.copying.open_transaction import OpenTransaction
 from replicator.copying.ports import LogEnd, OutOfRange, RecordBlock, Survey, TargetEnd
 from replicator.copying.reconcile import changes_for, decide, read_from
 from replicator.copying.state import PartitionChange, PartitionState

@@ -23,7 +23,7 @@ from parallax.domain.runs import LostRange, Run
 from parallax.errors import InvariantError
 from parallax.ports.clusters import TopicInfo
 from replicator.copying import reconcile
-from replicator.copying.ledger import OpenTransaction
+from replicator.copying.open_transaction import OpenTransaction
 from replicator.copying.ports import LogEnd, OutOfRange, ReadFrom, RecordBlock, Survey, TargetEnd
 from replicator.copying.reconcile import PartitionDecision, begin, changes_for, decide, lose, read_from
 from replicator.copying.state import (
