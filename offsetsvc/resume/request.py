@@ -116,7 +116,7 @@ class Failover:
         deadline.check("reading the index")
         plans = self._plans.of([question.plan for question in questions])
         now_ms = self._now_ms()
-        answers = together.map(
+        answers = together.map_here_first(
             lambda asked: answer_partition(asked[0], asked[1](), now_ms),
             zip(questions, plans, strict=True),
             "reading the index",
