@@ -77,6 +77,7 @@ FULL: Mapping[str, Row] = {
         "a group moves, one of two sources idle", {"a": 10_000, "b": 100}, {"a": 0.1, "b": 1.0}, idle=("b",)
     ),
     "many-groups": ManyGroupsRow("50 groups of 10 partitions move"),
+    "thousand-groups": ManyGroupsRow("1,000 groups of 10 partitions move", groups=1_000),
     "sync-groups": SyncGroupsRow("10,000 groups of 10 partitions are synced"),
     "start": StartRow("start of the process to first record", sides=WITH_PREPARED),
     "freshness": FreshnessRow("a commit's way to the other cluster"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -17,16 +17,13 @@ from offsetsvc.resume.plain_many import ManyAnswers, resume_many
 from offsetsvc.resume.skips import Limits
 from parallax.domain.block_history import BlockHistory
 from parallax.domain.history import History
-from parallax.domain.ids import SourceId, SourceOffset, TargetOffset
 from parallax.domain.outcome import Outcome
 from parallax.domain.plain import plain_partition
-from parallax.domain.progress import SourcePosition
-from parallax.domain.resume import Resume, resume
-from parallax.domain.skips import SkipRange, skip_ranges
+from parallax.domain.resume import Resume
+from parallax.domain.skips import SkipRange
 from tests.worlds.block_worlds import in_blocks
 from tests.worlds.plain_questions import question_of
-
-NO_LIMITS = Limits(1 << 30, 1 << 30)
+from tests.worlds.rule_paths import NO_LIMITS, answers_of, asked_by_rule, by_the_rule
 
 
 class _Asked:
@@ -60,51 +57,7 @@ class _Asked:
         return resume_many(self.plain, commits, self.question["destination_log"], limits)
 
     def rule(self, commit: int) -> tuple[Resume, list[SkipRange]]:
-        found = resume(**self.question | {"commit": TargetOffset(commit)})
-        ranges = skip_ranges(
-            positions={item.source: item.consumed for item in found.sources},
-            origin=self.question["origin"],
-            destination=self.question["destination"],
-            start=found.resume_offset,
-            end=TargetOffset(1 << 62),
-        )
-        return found, ranges
-
-
-def answers_of(many: ManyAnswers) -> Iterator[dict[str, Any]]:
-    """Each answer in plain values."""
-    ends = np.cumsum(many.skip_counts)
-    for place in range(len(many.resume_offsets)):
-        own = slice(ends[place] - many.skip_counts[place], ends[place])
-        yield {
-            "resume_offset": int(many.resume_offsets[place]),
-            "complete_to": int(many.complete_to[place]),
-            "notes": int(many.notes[place]),
-            "pending": int(many.pending[place]),
-            "skips": list(zip(many.skip_starts[own].tolist(), many.skip_ends[own].tolist(), strict=True)),
-            "consumed": [_position(item, place) for item in many.sources],
-        }
-
-
-def _position(item: plain_many.ManySource, place: int) -> tuple[SourceId, SourcePosition]:
-    consumed = SourceOffset(int(item.consumed[place]))
-    ends = tuple((epoch, SourceOffset(min(end, consumed))) for epoch, end in item.ends)
-    return item.source, SourcePosition(int(item.epochs[place]), consumed, ends)
-
-
-def by_the_rule(found: Resume, ranges: Sequence[SkipRange]) -> dict[str, Any]:
-    """The same of what the rule says."""
-    first, start = list(ranges), found.resume_offset
-    if first and first[0].start <= start:
-        start = first.pop(0).end
-    return {
-        "resume_offset": start,
-        "complete_to": plain_many.NONE if found.complete_to is None else max(found.complete_to, start),
-        "notes": sum(plain_many.bit_of(note) for note in found.notes if note is not Outcome.OK),
-        "pending": sum(end - begin for begin, end in (it.pending for it in found.sources if it.pending)),
-        "skips": [tuple(item) for item in first],
-        "consumed": [(item.source, item.consumed) for item in found.sources],
-    }
+        return asked_by_rule(self.question, commit)
 
 
 def compare(seeds: range) -> Counter[str]:

@@ -1,6 +1,7 @@
 """`make worlds`: plays long random worlds of the resume rule by their seeds, on every core.
 
-Each seed that violates the rule is printed at once, with what kind of world it was and the command that plays it again.
+All ways to an answer are taken (`tests.worlds.rule_paths`): one that says something else than the rule over rows violates the
+world. Each seed that violates the rule is printed at once, with what kind of world it was and the command that plays it again.
 """
 
 from __future__ import annotations
@@ -13,16 +14,18 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
 
 from tests.worlds.model import ViolationError, kind_of, run_long_world
+from tests.worlds.rule_paths import asking_all_paths
 from tests.worlds.sim.run import seeds_of
 
 _PROGRESS_EVERY_S = 5.0
 _SEEDS_AT_ONCE = 20
+_SHARE_IN_BLOCKS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +34,16 @@ class _Outcome:
     problem: str
     unknowable: bool
     moves: int
+    compared: Mapping[str, int]
 
 
 def _play(seed: int) -> _Outcome:
-    try:
-        world = run_long_world(seed)
-    except ViolationError as violation:
-        return _Outcome(seed, str(violation), unknowable=False, moves=0)
-    return _Outcome(seed, "", bool(world.unknowable), world.group.moves)
+    with asking_all_paths(seed, _SHARE_IN_BLOCKS) as paths:
+        try:
+            world = run_long_world(seed)
+        except ViolationError as violation:
+            return _Outcome(seed, str(violation), unknowable=False, moves=0, compared=paths.seen)
+    return _Outcome(seed, "", bool(world.unknowable), world.group.moves, paths.seen)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,7 +65,8 @@ def _quiet() -> None:
 
 def _replay(seed: int) -> int:
     try:
-        world = run_long_world(seed)
+        with asking_all_paths(seed, _SHARE_IN_BLOCKS):
+            world = run_long_world(seed)
     except ViolationError:
         traceback.print_exc()
         return 1
@@ -71,10 +77,12 @@ def _replay(seed: int) -> int:
 def _play_all(seeds: range, processes: int) -> int:
     began_s = told_s = time.monotonic()
     violated: Counter[str] = Counter()
+    compared: Counter[str] = Counter()
     moves = unknowable = 0
     with multiprocessing.get_context("spawn").Pool(processes, initializer=_quiet) as pool:
         for done, outcome in enumerate(pool.imap_unordered(_play, seeds, _SEEDS_AT_ONCE), start=1):
             moves += outcome.moves
+            compared.update(outcome.compared)
             unknowable += outcome.unknowable
             if outcome.problem:
                 violated[kind_of(outcome.seed)] += 1
@@ -89,6 +97,9 @@ def _play_all(seeds: range, processes: int) -> int:
     _say(
         f"{len(seeds):,} worlds, {violated.total()} violated {dict(violated) or ''}, {moves:,} moves, {unknowable} with "
         f"records that nobody can know of, {rate:.1f} worlds a second"
+    )
+    _say(
+        "held against the rule: " + ", ".join(f"{count:,} {name}" for name, count in sorted(compared.items()))
     )
     return 1 if violated else 0
 
