@@ -51,6 +51,7 @@ _NO_PYTHON = "parallax-looks-for-no-data-sources"
 """No command. Nothing else that runs here goes by PYSPARK_DRIVER_PYTHON."""
 _SET_BY_SPARK = {"SPARK_AUTH_SOCKET_TIMEOUT": "15", "SPARK_BUFFER_SIZE": "65536"}
 """Variables that PySpark sets in this process, to what the JVM says; here, what it says if nobody chose otherwise."""
+_NEVER = "3650d"
 _POLL_EVERY_S = 0.2
 _JVM_ENDS_WITHIN_S = 10.0
 
@@ -128,7 +129,13 @@ def session_options(settings: SessionSettings) -> dict[str, str]:
     }
     options |= {f"spark.executorEnv.{name}": value for name, value in _preloads(settings).items()}
     if is_local(settings.master):
-        options |= {"spark.driver.bindAddress": LOOPBACK, "spark.driver.host": LOOPBACK}
+        options |= {
+            "spark.driver.bindAddress": LOOPBACK,
+            "spark.driver.host": LOOPBACK,
+            # The driver is its own executor. One that has stood still, or whose machine's clock was set forward, would take itself for
+            # lost, could not come back to itself, and would end after 60 heartbeats.
+            "spark.storage.blockManagerHeartbeatTimeoutMs": _NEVER,
+        }
     elif not settings.insecure:
         # What goes from machine to machine may be read and changed by nobody else, nor what is spilled to their disks.
         options |= {

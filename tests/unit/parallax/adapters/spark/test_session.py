@@ -55,6 +55,12 @@ class TestSession:
         options = session_options(SessionSettings(1, "spark://h:7077"))
         assert "spark.driver.bindAddress" not in options
 
+    def test_executors_of_a_cluster_that_are_silent_are_given_up(self) -> None:
+        ours, clusters = (session_options(SessionSettings(1, of)) for of in (None, "spark://h:7077"))
+        assert "spark.storage.blockManagerHeartbeatTimeoutMs" in ours
+        assert "spark.storage.blockManagerHeartbeatTimeoutMs" not in clusters
+        assert clusters["spark.network.timeout"] == "40s"
+
     def test_a_cluster_is_authenticated_and_encrypted(self) -> None:
         settings = SessionSettings(1, "spark://h:7077", secret=SECRET)
         options = session_options(settings)
