@@ -197,7 +197,11 @@ class Player:
         return bool(states[part] == ProcessState.DIED.value)
 
     def _delete_run_log(self, act: Act) -> None:
-        """Delete it, wait until the product says so, and do what docs/run-log.md tells."""
+        """Delete it, wait until the product says so, and do what docs/run-log.md tells.
+
+        What the index lacks would come twice, at most as many records as the rebuild tells: here none shall.
+        """
+        self._await_index()
         self._offsets.delete_topic(f"aggregate-{act.target}", f"{_RUN_LOGS}.{act.region}")
         route = f"{act.region}->{act.target}"
         self._until(
@@ -327,7 +331,7 @@ class Player:
             self._narrowed.pop(region).widen()
 
     def _await_index(self) -> None:
-        """The index has what was copied until just now: what it lacks of a cluster that dies would be read twice."""
+        """The index has what was copied until just now: what it lacks of a cluster or a run log that is gone would be read twice."""
 
         def up_to_date() -> bool:
             lag_ms = self._index_lag_ms()

@@ -215,6 +215,13 @@ def test_a_cluster_is_not_lost_before_the_index_has_what_was_copied(
     assert log.count(done) == 1
 
 
+def test_a_run_log_is_not_deleted_before_the_index_has_what_it_tells(world: World) -> None:
+    world.index_lags_ms = [30_000.0, 10.0]
+    log = world.play(Act(ActKind.RUN_LOG_DELETED, region="a", target="b"))
+    assert log.index("delete topic parallax.runs.a at aggregate-b") > log.index("look at the index")
+    assert world.index_lags_ms == [10.0]
+
+
 def test_nobody_waits_for_the_index_while_spark_is_down(world: World) -> None:
     world.index_lags_ms = [30_000.0]
     log = world.play(Act(ActKind.SPARK_KILLED, part="spark"), lost(ActKind.CLUSTER_LOST, "aggregate-a"))
