@@ -1,6 +1,6 @@
 """The shapes of docs/topologies.md between real clusters, with replicators that are killed in mid-transaction.
 
-`make modes` plays all of them so; `make test` kills in two-way and in the chain, and lets the others copy in peace.
+`make modes` plays all of them so; `make test` kills in two-way, in the chain and where two sources are merged, and lets the others copy in peace.
 """
 
 from __future__ import annotations
@@ -215,6 +215,37 @@ def test_every_offset_of_a_chain_is_answered_as_the_logs_have_it(
             exact += ChainCheck(shape, service, topic_name, partition).check()
     records = sum(len(writing.written["a", partition]) for partition in range(PARTITIONS))
     assert exact >= records, "each offset of a record has its place"
+
+
+def test_two_routes_into_each_partition_map_every_record_where_both_are_killed(
+    infrastructure: Stack, topic_name: str
+) -> None:
+    """Two sources are merged in two aggregate clusters at once: each record there is traced to its own source record."""
+    shape = shape_of(RouteMode.AGGREGATION.value, infrastructure, topic_name)
+    writing = write(shape, topic_name, kills=KILLS)
+    index = MemoryMappingIndex()
+    shape.copy(index)
+    check_content(shape, topic_name, writing)
+    produced = {
+        record[1]: (name, partition, offset)
+        for name, address in shape.producing.items()
+        for partition, offset, record in numbered(address, topic_name)
+    }
+    traced = 0
+    with service_over(shape.config, index) as service:
+        for name in shape.at:
+            region = RegionName(shape.regions[name])
+            for partition, offset, record in numbered(read_at(shape.config, region), topic_name):
+                item = TopicPartition(TopicName(topic_name), partition)
+                (hop,) = service.chains.origin(aggregate_cluster(region), item, offset).hops
+                source, its_partition, source_offset = produced[record[1]]
+                assert (hop.route, hop.source_record_offset) == (
+                    f"{shape.regions[source]}->{region}",
+                    source_offset,
+                )
+                assert its_partition == partition
+                traced += 1
+    assert traced == len(shape.at) * len(produced)
 
 
 class ChainCheck:
