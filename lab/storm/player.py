@@ -21,6 +21,7 @@ from lab.storm.schedule import CLUSTERS, PASSING, REGIONS, Act, ActKind, parts_o
 from lab.workload.distance import NarrowLink, reader_of
 from lab.workload.journal import Journal
 from lab.workload.playing import Stack
+from lab.workload.worker import WorkerError
 
 _GOING_ON_S = 150.0
 """A group whose cluster was away for longer than a session (45 s) stands still for as long again once it is back: its members have
@@ -188,13 +189,14 @@ class Player:
         self._stack.fill_disk(part)
         self._down.add(part)
         started = time.monotonic()
-        self._until(_now_and_then(lambda: self._has_died(part)), _DISK_S, f"{part} runs on without a disk")
+        self._until(_now_and_then(lambda: part in self._died()), _DISK_S, f"{part} runs on without a disk")
         self._note(f"{part} has ended, {time.monotonic() - started:.1f} s after its disk was full")
         self._stack.kill(part)  # from now on it is one that was meant to end
 
-    def _has_died(self, part: str) -> bool:
-        states = {item["name"]: item["state"] for item in self._stack.status()["processes"]}
-        return bool(states[part] == ProcessState.DIED.value)
+    def _died(self) -> list[str]:
+        """The processes that ended though nobody wished it."""
+        processes = self._stack.status()["processes"]
+        return [item["name"] for item in processes if item["state"] == ProcessState.DIED.value]
 
     def _delete_run_log(self, act: Act) -> None:
         """Delete it, wait until the product says so, and do what docs/run-log.md tells.
@@ -356,11 +358,15 @@ class Player:
             ]
 
         started = time.monotonic()
-        self._until(
-            lambda: not late(),
-            _GOING_ON_S,
-            f"not every group has been delivered {_GOING_ON_RECORDS} more records, though everything is up",
+        otherwise = (
+            f"not every group has been delivered {_GOING_ON_RECORDS} more records, though everything is up"
         )
+        try:
+            self._until(lambda: not late(), _GOING_ON_S, otherwise)
+        except WorkerError as error:
+            if died := self._died():
+                raise WorkerError(f"{', '.join(died)} ended by itself: {error}") from error
+            raise
         self._note(f"all groups go on, {time.monotonic() - started:.1f} s later")
 
     def _calm(self, seconds: float) -> None:

@@ -228,6 +228,13 @@ def test_nobody_waits_for_the_index_while_spark_is_down(world: World) -> None:
     assert "kill aggregate-a" in log
 
 
+def test_what_ended_by_itself_is_named_where_groups_do_not_go_on(world: World) -> None:
+    world.flows = False
+    world.states |= {"spark": "died"}
+    with pytest.raises(WorkerError, match="spark ended by itself: not every group has been delivered"):
+        world.play(Act(ActKind.RIVAL_SYNC))
+
+
 def test_the_route_of_a_lost_region_is_widened_when_it_is_back(world: World) -> None:
     world.play(lost(ActKind.REGION_LOST, "region-a"))
     assert "widen regional-a for parallax-b" not in world.log
