@@ -33,11 +33,12 @@ starting = module.StartingSession(module.SessionSettings(leases=1))
 session = starting.session()
 jvm = session.sparkContext._gateway.proc.pid
 print("begun", flush=True)
-for _ in range(4):
+# Which comes first afterwards, the heartbeat or the look for lost executors, is a toss-up each time.
+for _ in range(14):
     os.kill(jvm, signal.SIGSTOP)
-    time.sleep(2.5)
+    time.sleep(2.1)
     os.kill(jvm, signal.SIGCONT)
-    time.sleep(1)
+    time.sleep(0.4)
 time.sleep(10)
 print(session.range(3).count(), flush=True)
 starting.close()
