@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from offsetsvc.index.flights import Flights
 from offsetsvc.service import UseCases
 from parallax.client.client import OffsetClient
 from parallax.failover.clusters import AggregateClusters
@@ -172,7 +173,8 @@ def counted_bench(partitions: int = 2) -> Iterator[CountedBench]:
         now_ms=lambda: world.now_ms,
         audit=service.audit,
     ) as use_cases:
-        use_cases._index._clock = clock
+        # What is read anew behind the calls is there at once or with the next call, as threads happen to go.
+        use_cases._index._clock, use_cases._index._flights = clock, Flights(None)
         client = _Client(use_cases)
         client.asked = by("command")
         time = Timekeeper(now_ms=lambda: world.now_ms, clock=clock)
