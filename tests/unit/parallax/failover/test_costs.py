@@ -151,4 +151,3 @@ def test_a_pause_is_no_longer_than_what_is_missing(counted: CountedBench) -> Non
     result = counted.move("a", "b", drain_ms=5_000, catch_up_ms=10_000)
     assert result.ending is Ending.MOVED, result.problem
     assert counted.counts.pauses_ms == [50, 20, 40, 80]
-    assert sum(counted.counts.pauses_ms) < 1_000
