@@ -189,14 +189,11 @@ class Player:
         self._stack.fill_disk(part)
         self._down.add(part)
         started = time.monotonic()
-        self._until(_now_and_then(lambda: part in self._died()), _DISK_S, f"{part} runs on without a disk")
+        self._until(
+            _now_and_then(lambda: part in died(self._stack)), _DISK_S, f"{part} runs on without a disk"
+        )
         self._note(f"{part} has ended, {time.monotonic() - started:.1f} s after its disk was full")
         self._stack.kill(part)  # from now on it is one that was meant to end
-
-    def _died(self) -> list[str]:
-        """The processes that ended though nobody wished it."""
-        processes = self._stack.status()["processes"]
-        return [item["name"] for item in processes if item["state"] == ProcessState.DIED.value]
 
     def _delete_run_log(self, act: Act) -> None:
         """Delete it, wait until the product says so, and do what docs/run-log.md tells.
@@ -364,8 +361,8 @@ class Player:
         try:
             self._until(lambda: not late(), _GOING_ON_S, otherwise)
         except WorkerError as error:
-            if died := self._died():
-                raise WorkerError(f"{', '.join(died)} ended by itself: {error}") from error
+            if names := died(self._stack):
+                raise WorkerError(f"{', '.join(names)} ended by itself: {error}") from error
             raise
         self._note(f"all groups go on, {time.monotonic() - started:.1f} s later")
 
@@ -389,6 +386,12 @@ class Player:
     def _note(self, text: str) -> None:
         self._journal.remark(text)
         self.happened[-1].notes.append(text)
+
+
+def died(stack: Stack) -> tuple[str, ...]:
+    """The processes of a stack that ended though nobody wished it."""
+    processes = stack.status()["processes"]
+    return tuple(item["name"] for item in processes if item["state"] == ProcessState.DIED.value)
 
 
 def _now_and_then(ask: Callable[[], bool]) -> Callable[[], bool]:

@@ -8,12 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 from lab.oracle.logs import TopicLog, read_topic
-from lab.stack.process import ProcessState
 from lab.storm.facts import Happening, StormFacts
 from lab.storm.members import StormGroup
 from lab.storm.operating import GroupOffsets, Operator, index_lag, parallax_command
 from lab.storm.options import GROUPS, StormOptions
-from lab.storm.player import Player
+from lab.storm.player import Player, died
 from lab.storm.schedule import REGIONS, Act, Schedule
 from lab.workload.delivered import read_group
 from lab.workload.journal import Journal
@@ -178,11 +177,6 @@ class Storm:
 
     def _facts(self, acked: int, logs: StormFacts | None = None) -> StormFacts:
         """As things are; ``logs``: of these facts, as nobody produces any more."""
-        died = tuple(
-            item["name"]
-            for item in self._stack.status()["processes"]
-            if item["state"] == ProcessState.DIED.value
-        )
         return StormFacts(
             acked_records=acked,
             sources=self._read("regional") if logs is None else logs.sources,
@@ -191,7 +185,7 @@ class Storm:
             rewinds=self._player.rewinds,
             skipped={name: group.skipped for name, group in self._groups.items()},
             told={name: group.told() for name, group in self._groups.items()},
-            died=died,
+            died=died(self._stack),
         )
 
     def _read(self, kind: str) -> dict[str, TopicLog]:
