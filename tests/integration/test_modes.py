@@ -200,15 +200,21 @@ def test_each_record_comes_where_it_should_once_in_order_and_nothing_comes_back(
     check_content(shape, topic_name, writing)
 
 
+def mapped(mode: RouteMode, infrastructure: Stack, topic: str) -> tuple[Shape, Writing, MemoryMappingIndex]:
+    """Copied while replicators die, with the content that it should have: what was written, and the rows of it."""
+    shape = shape_of(mode.value, infrastructure, topic)
+    writing = write(shape, topic, kills=KILLS)
+    index = MemoryMappingIndex()
+    shape.copy(index)
+    check_content(shape, topic, writing)
+    return shape, writing, index
+
+
 def test_every_offset_of_a_chain_is_answered_as_the_logs_have_it(
     infrastructure: Stack, topic_name: str
 ) -> None:
     """a -> b -> c, where b and c are written to as well, and replicators die: the rows are held against the content."""
-    shape = shape_of(RouteMode.FORWARDING.value, infrastructure, topic_name)
-    writing = write(shape, topic_name, kills=KILLS)
-    index = MemoryMappingIndex()
-    shape.copy(index)
-    check_content(shape, topic_name, writing)
+    shape, writing, index = mapped(RouteMode.FORWARDING, infrastructure, topic_name)
     exact = 0
     with service_over(shape.config, index) as service:
         for partition in range(PARTITIONS):
@@ -221,11 +227,7 @@ def test_two_routes_into_each_partition_map_every_record_where_both_are_killed(
     infrastructure: Stack, topic_name: str
 ) -> None:
     """Two sources are merged in two aggregate clusters at once: each record there is traced to its own source record."""
-    shape = shape_of(RouteMode.AGGREGATION.value, infrastructure, topic_name)
-    writing = write(shape, topic_name, kills=KILLS)
-    index = MemoryMappingIndex()
-    shape.copy(index)
-    check_content(shape, topic_name, writing)
+    shape, _, index = mapped(RouteMode.AGGREGATION, infrastructure, topic_name)
     produced = {
         record[1]: (name, partition, offset)
         for name, address in shape.producing.items()
