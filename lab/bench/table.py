@@ -11,7 +11,7 @@ _HEADINGS = {
     "parallax": "Parallax",
     "parallax_record_path": "Parallax, record path",
     "parallax_plain_text": "Parallax, plain text",
-    "parallax_latency_pace": "Parallax, pace latency",
+    "parallax_balanced_pace": "Parallax, pace balanced",
     "parallax_throughput_pace": "Parallax, pace throughput",
     "parallax_own_records": "Parallax, two-way",
     "parallax_prepared": "Parallax, Spark prepared",

@@ -159,7 +159,7 @@ class Replicator(Section):
     fetch_ahead_max_bytes: Annotated[int, Field(ge=1_048_576)] = 64 * 1024 * 1024
     """What one lease holds of the source, fetched and not yet sent, whatever the backlog; a single larger batch
     still passes."""
-    pace: PaceName = "balanced"
+    pace: PaceName = "latency"
     """What is worth more: that a record is soon there, or what brokers and copier work for it (docs/decisions/0012-pace.md)."""
     commit_min_interval_ms: Annotated[int, Field(ge=1)] | None = None
     """After a commit the next one waits so long at least, unless a bound below is reached; None: as the pace says."""

@@ -259,7 +259,7 @@ class World:
             cluster,  # type: ignore[arg-type]
             buffer_bytes=10_000_000,
             fetch_bytes=1_000_000,
-            rests=PACES["balanced"],
+            rests=PACES["latency"],
             rack=RACK,
             whole_from_records=0,
         )

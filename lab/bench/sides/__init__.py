@@ -18,7 +18,7 @@ Side = Literal[
     "parallax",
     "parallax_record_path",
     "parallax_plain_text",
-    "parallax_latency_pace",
+    "parallax_balanced_pace",
     "parallax_throughput_pace",
     "parallax_own_records",
     "parallax_prepared",
@@ -34,13 +34,13 @@ WITH_EXACTLY_ONCE: tuple[Side, ...] = (*BOTH, "mirrormaker2_exactly_once")
 WITH_RECORD_PATH: tuple[Side, ...] = (*BOTH, "parallax_record_path")
 WITH_PREPARED: tuple[Side, ...] = (*WITH_EXACTLY_ONCE, "parallax_prepared")
 WITH_PLAIN_TEXT: tuple[Side, ...] = (*BOTH, "parallax_plain_text")
-WITH_PACES: tuple[Side, ...] = (*WITH_EXACTLY_ONCE, "parallax_latency_pace", "parallax_throughput_pace")
+WITH_PACES: tuple[Side, ...] = (*WITH_EXACTLY_ONCE, "parallax_balanced_pace", "parallax_throughput_pace")
 WITH_OWN_RECORDS: tuple[Side, ...] = ("parallax", "parallax_own_records")
 """MirrorMaker 2 has no such thing: with names kept it sends records round."""
 
 _OWN_SETTINGS: Mapping[Side, Mapping[str, str]] = {
     "parallax_record_path": {"copy_path": "record"},
-    "parallax_latency_pace": {"pace": "latency"},
+    "parallax_balanced_pace": {"pace": "balanced"},
     "parallax_throughput_pace": {"pace": "throughput"},
 }
 """Of the section `replicator`."""

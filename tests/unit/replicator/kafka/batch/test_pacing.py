@@ -28,7 +28,7 @@ from replicator.kafka.transactions.coordinator import ProducerState
 TOPIC_ID = uuid.UUID(int=7)
 CONCURRENT_TRANSACTIONS = 51
 SMALL_BYTES, LARGE_BYTES = 100, 200_000
-RESTS = PACES["balanced"]
+RESTS = PACES["latency"]
 START = ReadFrom(
     topic_id=TopicId(urlsafe_b64encode(TOPIC_ID.bytes).decode().rstrip("=")),
     source_next=SourceOffset(0),
