@@ -70,7 +70,7 @@ class AnswersRow(Row):
 
     Attributes:
         runs: in the index.
-        seconds: of asking as fast as possible, and again at half of that rate.
+        seconds: of asking as fast as possible, again at half of that rate, and again for a group's partitions in each call.
     """
 
     runs: int = 1_000_000
@@ -99,6 +99,12 @@ class AnswersRow(Row):
                 ),
                 Measure(f"{self.name}: p50 at half that rate", "ms", "lower", found.p50_ms),
                 Measure(f"{self.name}: p99 at half that rate", "ms", "lower", found.p99_ms),
+                Measure(
+                    f"{self.name}: one core, {PARTITIONS} partitions of a group in a call",
+                    "answers/s",
+                    "higher",
+                    found.group_answers_per_s,
+                ),
             )
             cold = _asked(play.stage, _with_memory(config, _COLD_MIB), size, seconds)
             play.tell(
@@ -107,6 +113,12 @@ class AnswersRow(Row):
             measures = (
                 *warm,
                 Measure(f"{self.name}: one core, blocks cold", "answers/s", "higher", cold.answers_per_s),
+                Measure(
+                    f"{self.name}: one core, blocks cold, {PARTITIONS} partitions of a group in a call",
+                    "answers/s",
+                    "higher",
+                    cold.group_answers_per_s,
+                ),
             )
             play.store.add(Round("parallax", number, measures, {**asdict(found), "cold": asdict(cold)}))
 
@@ -121,6 +133,7 @@ class Answered:
         service_cpu_share: of that core, meanwhile.
         half_rate: questions a second in the second part.
         p50_ms, p99_ms: from when a question was due to its answer, at half the rate.
+        group_answers_per_s: as fast as it could, an answer for each partition of a group in each call.
         outcomes: how often each was the gravest.
     """
 
@@ -130,6 +143,7 @@ class Answered:
     half_rate: float
     p50_ms: float
     p99_ms: float
+    group_answers_per_s: float
     outcomes: dict[str, int] = field(default_factory=dict)
 
 
@@ -188,6 +202,7 @@ def _asked(stage: BenchStage, config: Path, size: HistorySize, seconds: float) -
         half_rate=found["half_rate"],
         p50_ms=percentile(latencies, 50),
         p99_ms=percentile(latencies, 99),
+        group_answers_per_s=found["group_answers"] / found["group_seconds"],
         outcomes=found["outcomes"],
     )
 

@@ -22,13 +22,14 @@ Ask = Callable[[], Awaitable[float]]
 
 
 def ask_service(settings: Mapping[str, Any], answer: Connection) -> None:
-    """Ask as fast as the answers come, then at half of that rate.
+    """Ask as fast as the answers come, then at half of that rate, then for all partitions of a group in each call.
 
     Args:
         settings: ``address``, ``topic``, ``partitions``, ``end`` (of each partition), ``callers`` (questions at the
-            same time), ``seconds`` (of each of both parts).
+            same time), ``seconds`` (of each part).
         answer: gets ``b"begin"`` and ``b"end"`` around the first part (after a second of warming up), then a
-            dictionary: ``answers``, ``seconds``, ``half_rate``, ``latencies_ms`` (of the second part), ``outcomes``.
+            dictionary: ``answers``, ``seconds``, ``half_rate``, ``latencies_ms`` (of the second part), ``outcomes`` (of
+            the first two), ``group_answers``, ``group_seconds`` (of the third, an answer for each partition).
     """
     asyncio.run(_ask(settings, answer))
 
@@ -55,6 +56,27 @@ async def _ask(settings: Mapping[str, Any], answer: Connection) -> None:
             outcomes[pb.Outcome.Name(found.outcome)] += 1
             return (time.perf_counter() - started) * 1_000
 
+        async def ask_for_all() -> float:
+            numbers = range(settings["partitions"])
+            request = pb.GetGroupFailoverOffsetsRequest(
+                group="askers",
+                topics=[settings["topic"]],
+                positions=[
+                    pb.PartitionPosition(
+                        topic=settings["topic"], partition=number, next_offset=draw.randrange(settings["end"])
+                    )
+                    for number in numbers
+                ],
+                to=at_region("b"),
+                pack_skip_ranges=True,
+            )
+            getattr(request, "from").CopyFrom(at_region("a"))
+            started = time.perf_counter()
+            found = await stub.GetGroupFailoverOffsets(request, timeout=_TIMEOUT_S)
+            if len(found.offsets) != len(numbers):
+                raise ValueError(f"{len(found.offsets)} answers for {len(numbers)} partitions")
+            return (time.perf_counter() - started) * 1_000
+
         await _all_the_time(ask, settings["callers"], 1.0)
         outcomes.clear()
         answer.send_bytes(b"begin")
@@ -64,6 +86,9 @@ async def _ask(settings: Mapping[str, Any], answer: Connection) -> None:
         answer.send_bytes(b"end")
         half_rate = answers / seconds / 2
         latencies = await _at_a_rate(ask, half_rate, settings["seconds"])
+        group_started = time.perf_counter()
+        groups = await _all_the_time(ask_for_all, settings["callers"], settings["seconds"])
+        group_seconds = time.perf_counter() - group_started
     answer.send(
         {
             "answers": answers,
@@ -71,6 +96,8 @@ async def _ask(settings: Mapping[str, Any], answer: Connection) -> None:
             "half_rate": half_rate,
             "latencies_ms": latencies,
             "outcomes": dict(outcomes),
+            "group_answers": groups * settings["partitions"],
+            "group_seconds": group_seconds,
         }
     )
 
