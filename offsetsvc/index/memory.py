@@ -199,6 +199,10 @@ class IndexMemory:
                 found[key] = rows
         return [found[key] for key in keys]
 
+    def read_blocks(self, missing: Collection[object]) -> object:
+        """As `parallax.ports.index.MappingIndexReader.read_blocks`."""
+        return self._index.read_blocks(missing)
+
     def rows_from_target(
         self,
         partition: RoutePartition,

@@ -13,11 +13,12 @@ from offsetsvc.clusters import Clusters
 from offsetsvc.index.memory import IndexMemory
 from offsetsvc.moves import RecordedMoves
 from offsetsvc.parallel import Concurrently
+from offsetsvc.resume.ahead import AT_ONCE, read_ahead
 from offsetsvc.resume.by_timestamp import Times
 from offsetsvc.resume.call import FailoverCall, FailoverRequest, Topics, way_between
 from offsetsvc.resume.many import ManyMapped, answer_many
-from offsetsvc.resume.partition import answer_partition
-from offsetsvc.resume.plans import PartitionPlans
+from offsetsvc.resume.partition import Question, answer_partition
+from offsetsvc.resume.plans import PartitionPlan, PartitionPlans
 from offsetsvc.shared_reads import SharedReads
 from parallax.client.messages import NO_COMMIT
 from parallax.config.config import Config
@@ -116,11 +117,7 @@ class Failover:
         deadline.check("reading the index")
         plans = self._plans.of([question.plan for question in questions])
         now_ms = self._now_ms()
-        answers = together.map_here_first(
-            lambda asked: answer_partition(asked[0], asked[1](), now_ms),
-            zip(questions, plans, strict=True),
-            "reading the index",
-        )
+        answers = self._answered(list(zip(questions, plans, strict=True)), together, now_ms)
         if request.by_timestamp is not None:
             margin_ms = request.by_timestamp.margin_ms
             times = Times(
@@ -174,6 +171,23 @@ class Failover:
             deadline.check("reading the index")
             found.append(answer_many(question, plan(), positions[question.topic_partition], now_ms))
         return found
+
+    def _answered(
+        self,
+        asked: Sequence[tuple[Question, Callable[[], PartitionPlan]]],
+        together: Concurrently,
+        now_ms: int,
+    ) -> list[FailoverAnswer]:
+        """The answer of each partition; some at a time share what they read."""
+        answers: list[FailoverAnswer] = []
+        for start in range(0, len(asked), AT_ONCE):
+            some = [(question, plan()) for question, plan in asked[start : start + AT_ONCE]]
+            kept = read_ahead(some, self._index.read_blocks)
+            answers += together.map_here_first(
+                lambda item: answer_partition(*item, now_ms), some, "reading the index"
+            )
+            del kept
+        return answers
 
     def is_away(self, cluster: ClusterName) -> bool:
         """Whether a cluster can't be asked now."""

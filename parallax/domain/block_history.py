@@ -62,6 +62,11 @@ class BlockTable(ABC):
     def get(self, number: int) -> Block:
         """The block of a number. What reading it raises goes through to the caller."""
 
+    def missing(self, number: int) -> object | None:
+        """What has to be read to `get` a block, for whoever made the table (`parallax.ports.index.MappingIndexReader.read_blocks`); None: nothing."""
+        del number  # at hand
+        return None
+
     @abstractmethod
     def learn(self, *, source: int | None = None, target: int | None = None) -> None:
         """See to it that the last block that begins at or below an offset is known, if there is one; neither: the first."""
@@ -189,6 +194,14 @@ class BlockHistory(LineageHistory):
     def floor_by_source(self, source: SourceOffset) -> Run | None:
         """The last row with ``source_start <= source``."""
         return self._floor(self._table.by_source(source), source, Block.floor_by_source)
+
+    def missing_at_target(self, target: TargetOffset) -> object | None:
+        """What has to be read before `floor_by_target` finds its row (`BlockTable.missing`)."""
+        return self._missing(self._table.by_target(target))
+
+    def missing_at_source(self, source: SourceOffset) -> object | None:
+        """As `missing_at_target`, of `floor_by_source`."""
+        return self._missing(self._table.by_source(source))
 
     def last_proven_by(self, source: SourceOffset) -> Run | None:
         """The last row before whose start no record at or above ``source`` lies, but perhaps in the row's run."""
@@ -395,6 +408,10 @@ class BlockHistory(LineageHistory):
         if self._cut is not None and row.target_end > self._cut:
             return replace(row, count=self._cut - row.target_start)
         return row
+
+    def _missing(self, number: int) -> object | None:
+        number = min(number, self.last_block)
+        return self._table.missing(number) if number >= self._table.low else None
 
     def _floor(self, number: int, offset: int, floor: Callable[[Block, int], int]) -> Run | None:
         last, end = self._last()

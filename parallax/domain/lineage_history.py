@@ -104,6 +104,16 @@ class LineageHistory(ABC):
     def floor_by_source(self, source: SourceOffset) -> Run | None:
         """The last row with ``source_start <= source``."""
 
+    def missing_at_target(self, target: TargetOffset) -> object | None:
+        """What has to be read before `floor_by_target` finds its row; None: nothing."""
+        del target
+        return None
+
+    def missing_at_source(self, source: SourceOffset) -> object | None:
+        """As `missing_at_target`, of `floor_by_source`."""
+        del source
+        return None
+
     @abstractmethod
     def last_proven_by(self, source: SourceOffset) -> Run | None:
         """The last row before whose start no record at or above ``source`` lies, but perhaps in the row's run.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from weakref import ref
+from weakref import WeakValueDictionary, ref
 
 from parallax.domain.block_history import BlockTable
 from parallax.domain.block_rows import BlockKey, in_order
@@ -56,8 +56,12 @@ class Directory:
         return Directory(in_order(first_rows), first_rows, whole, generation)
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+MissingBlock = tuple[BlockName, Directory]
+"""A block that has to be read, and the directory that names it."""
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class KnownBlock:
     """A block that was read, and when; ``final``: it ends where another one had begun by then, unless an earlier layout has left more."""
 
     block: Block
@@ -81,7 +85,9 @@ class Blocks:
 
     def __init__(self, store: BlockReaderStore, *, memory_bytes: int = MEMORY_BYTES) -> None:
         self._store = store
-        self._blocks: Newest[BlockName, _Known] = Newest(memory_bytes, lambda known: known.memory_bytes)
+        self._blocks: Newest[BlockName, KnownBlock] = Newest(memory_bytes, lambda known: known.memory_bytes)
+        self._held: WeakValueDictionary[BlockName, KnownBlock] = WeakValueDictionary()
+        """What somebody has read and still keeps, remembered or not."""
         self._directories: Newest[BlocksOf, Directory] = Newest(
             memory_bytes, lambda directory: directory.memory_bytes
         )
@@ -138,25 +144,28 @@ class Blocks:
 
     def known(self, name: BlockName, generation: Generation) -> Block | None:
         """A block that need not be read."""
-        known = self._blocks.get(name)
+        known = self._blocks.get(name) or self._held.get(name)
         if known is None or known.generation == generation:
             return None if known is None else known.block
         left = name.key.term == left_by(layout_of(name.key.term))
         grows = left and _of_earlier_layouts(known.generation) != _of_earlier_layouts(generation)
         return known.block if known.final and not grows else None
 
-    def read(self, wanted: Sequence[tuple[BlockName, Directory]]) -> dict[BlockName, Block]:
-        """Read blocks at once; of those that are gone, their first rows."""
+    def read(self, wanted: Collection[MissingBlock]) -> Mapping[BlockName, KnownBlock]:
+        """Read blocks at once; of those that are gone, their first rows. As long as they are kept, they are `known`."""
+        if not wanted:
+            return {}
         stored = self._store.blocks([name for name, _ in wanted])
-        known: dict[BlockName, _Known] = {}
+        known: dict[BlockName, KnownBlock] = {}
         for name, directory in wanted:
             body = stored.get(name)
             block = Block(body or directory.first_rows[name.key])
             # One that is missing has expired, or has not come from another datacenter yet.
             final = body is not None and directory.keys[-1] != name.key
-            known[name] = _Known(block, directory.generation, final)
+            known[name] = KnownBlock(block, directory.generation, final)
+        self._held.update(known)
         self._blocks.put_all(known)
-        return {name: item.block for name, item in known.items()}
+        return known
 
 
 def _of_earlier_layouts(generation: Generation) -> Sequence[Reached]:
@@ -240,7 +249,7 @@ class StoredTable(BlockTable):
         self._pieces = [*self._pieces, TurnRows(block, committed_at_ms)]
         self._known = low, [*sources, block.source_base], [*targets, block.target_base]
 
-    def missing(self, number: int) -> tuple[BlockName, Directory] | None:
+    def missing(self, number: int) -> MissingBlock | None:
         """What has to be read to `get` a block; None: nothing."""
         low, _, directory = self._keys
         if not low <= number < self.alone_from or self._kept(number) is not None:
@@ -284,7 +293,7 @@ class StoredTable(BlockTable):
             name, directory = self._name(number), self._keys[2]
             found = self._blocks.known(name, directory.generation)
             if found is None:
-                found = self._blocks.read([(name, directory)])[name]
+                found = self._blocks.read([(name, directory)])[name].block
             self._keep(number, found)
         self._recent = number, ref(found), None
         return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import cast
 
 from parallax.domain.block_history import BlockHistory
 from parallax.domain.block_rows import lineage_number
@@ -18,7 +19,7 @@ from parallax.domain.index_rows import (
     StampedRow,
 )
 from parallax.domain.runs import Run
-from parallax.index.directory import MEMORY_BYTES, Blocks, StoredTable
+from parallax.index.directory import MEMORY_BYTES, Blocks, MissingBlock, StoredTable
 from parallax.index.tails import Tails, TurnRows
 from parallax.ports.blocks import BlocksOf, TurnsWanted
 from parallax.ports.index import MappingStore
@@ -150,9 +151,11 @@ class BlockIndex:
 
     def _read_last(self, tables: Collection[StoredTable]) -> None:
         missing = [table.missing(table.last) for table in tables]
-        wanted = [item for item in missing if item is not None]
-        if wanted:
-            self._blocks.read(wanted)
+        self._blocks.read([item for item in missing if item is not None])
+
+    def read_blocks(self, missing: Collection[object]) -> object:
+        """Read together what look-ups miss; as long as what this returns is kept, they find it."""
+        return self._blocks.read(cast("Collection[MissingBlock]", missing))
 
     def history(
         self, partition: RoutePartition, lineage: Lineage, newest: StampedRow | None = None

@@ -153,6 +153,13 @@ class MappingIndexReader(Protocol):
             wanted: lineages, with the newest row of each as far as it is known.
         """
 
+    def read_blocks(self, missing: Collection[object]) -> object:
+        """Read together what look-ups in `histories` miss (`parallax.domain.lineage_history.LineageHistory.missing_at_target`).
+
+        Returns:
+            As long as it is kept, no look-up has to read these blocks.
+        """
+
 
 class MappingIndex(MappingIndexWriter, MappingIndexReader, Protocol):
     """Both sides of the index."""

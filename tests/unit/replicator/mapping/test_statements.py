@@ -1,4 +1,4 @@
-"""How many statements a lease costs the store: as many as docs/scale.md says, by runs and partitions, not by transactions."""
+"""How many statements and bytes a lease costs the store: as docs/scale.md says, by runs and partitions, not by transactions."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ SECONDS = 150
 ROUTE, LINEAGE = Route.parse("a->b"), Lineage(TopicId("A" * 22), TopicId("B" * 22))
 PAGE = (Path(__file__).parents[4] / "docs" / "scale.md").read_text(encoding="utf-8")
 TOLD = re.compile(r"([\d.]+) statements a second with one partition, ([\d.]+) with 100, ([\d.]+) with 1,000")
+TOLD_KB = re.compile(r"([\d.]+) kB/s with one partition, ([\d.]+) with 100, ([\d.]+) with 1,000")
 
 
 class Counted(MemoryMappingIndex):
@@ -35,13 +36,17 @@ class Counted(MemoryMappingIndex):
     def __init__(self) -> None:
         super().__init__()
         self.statements = 0
+        self.stored_bytes = 0
+        """Of turns, blocks and first rows; keys and what Cassandra adds are not counted."""
 
     def write_turn(self, route: Route, layout: int, shard: int, run_log_next: int, body: bytes) -> None:
         self.statements += 1
+        self.stored_bytes += len(body)
         super().write_turn(route, layout, shard, run_log_next, body)
 
     def write_blocks(self, blocks: Sequence[StoredBlock]) -> None:
         self.statements += len(blocks) + sum(block.first is not None for block in blocks)
+        self.stored_bytes += sum(len(block.body) + len(block.first or b"") for block in blocks)
         super().write_blocks(blocks)
 
     def write_newest(self, batches: Sequence[RowBatch]) -> None:
@@ -53,11 +58,11 @@ class Counted(MemoryMappingIndex):
         super().save_blocks_to(route, layout, shard, term, run_log_next)
 
 
-def statements_per_s(partitions: int) -> float:
-    """Of a lease whose every transaction touches every partition, between records of others: as many runs as there can be."""
+def written_by_lease(partitions: int) -> tuple[float, float]:
+    """Statements and kB a second, of a lease whose every transaction touches every partition, between records of others: as many runs as there can be."""
     store = Counted()
     writer, written = BlockWriter(store, ROUTE, 1, 0), 0
-    store.statements = 0
+    store.statements = store.stored_bytes = 0
     for turn in range(SECONDS * TURNS_PER_S):
         runs = tuple(
             Run(SourceOffset(at), TargetOffset(4 * at), 1, SourceOffset(at), 0)
@@ -77,12 +82,13 @@ def statements_per_s(partitions: int) -> float:
         ]
         writer.write(batches, written, written + TRANSACTIONS_PER_TURN)
         written += TRANSACTIONS_PER_TURN
-    return store.statements / SECONDS
+    return store.statements / SECONDS, store.stored_bytes / 1_000 / SECONDS
 
 
 def test_what_a_lease_writes_is_what_the_page_says() -> None:
-    found = TOLD.search(PAGE)
-    assert found is not None
-    one, hundred = statements_per_s(1), statements_per_s(100)
-    thousand = one + (hundred - one) / 99 * 999
-    assert [round(one), round(hundred), round(thousand)] == list(map(int, found.groups()))
+    ones, hundreds = written_by_lease(1), written_by_lease(100)
+    for told, one, hundred in zip((TOLD, TOLD_KB), ones, hundreds, strict=True):
+        found = told.search(PAGE)
+        assert found is not None
+        thousand = one + (hundred - one) / 99 * 999
+        assert [round(one), round(hundred), round(thousand)] == list(map(int, found.groups()))

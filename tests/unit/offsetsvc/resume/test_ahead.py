@@ -1,0 +1,84 @@
+"""How often an answer asks the store for blocks: once for each side, however many sources there are."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Mapping
+
+import pytest
+
+from offsetsvc.resume.call import FailoverRequest
+from parallax.domain.ids import ClusterName, TargetOffset, TopicPartition
+from parallax.index.directory import Blocks
+from parallax.ports.blocks import BlockName
+from parallax.runtime.deadline import Deadline
+from tests.worlds.offset_world import GROUP, TOPIC, World
+
+REGIONS = ("a", "b", "c")
+RUNS = 300
+PARTITIONS = 3
+
+
+@pytest.fixture
+def world() -> World:
+    """Three sources merged record by record, in another order at each target: some forty blocks of each in each partition."""
+    world = World(REGIONS, partitions=PARTITIONS, rows_per_block=8)
+    draw = random.Random(1)
+    for partition in range(PARTITIONS):
+        for target in ("a", "b"):
+            order = [source for source in REGIONS for _ in range(RUNS)]
+            draw.shuffle(order)
+            for source in order:
+                world.copy(source, target, 2, partition)
+                world.marker(target, partition)
+        world.watermarks(partition)
+    return world
+
+
+class Counted:
+    """Counts the requests for blocks that a world's index makes; it remembers no block beyond the last ones that were read."""
+
+    def __init__(self, world: World) -> None:
+        self.requests: list[int] = []
+        index = world.index
+        index._blocks = Blocks(index, memory_bytes=1)
+        read = index.blocks
+
+        def counted(names: Collection[BlockName]) -> Mapping[BlockName, bytes]:
+            self.requests.append(len(names))
+            return read(names)
+
+        index.blocks = counted  # type: ignore[method-assign]
+
+    def taken(self) -> list[int]:
+        """The blocks of each request since the last time."""
+        taken, self.requests = self.requests, []
+        return taken
+
+
+@pytest.mark.parametrize("partitions", [1, PARTITIONS])
+def test_blocks_of_all_sources_and_partitions_come_together(world: World, partitions: int) -> None:
+    counted = Counted(world)
+    with world.service(cache=True) as service:
+        for place, tenths in enumerate((2, 5, 8)):
+            request = asked_at(world, tenths, partitions)
+            answers = service.failover.answers(request, Deadline.after_ms(5_000))
+            assert len(answers) == partitions
+            taken = counted.taken()
+            # The first time the plans' last blocks come before them, all together.
+            asked = taken if place else taken[1:]
+            assert asked[:2] == [len(REGIONS) * partitions] * 2
+            # Skip ranges may reach into the block before or after.
+            assert len(asked) <= 2 + 2 * len(REGIONS) * partitions
+
+
+def asked_at(world: World, tenths: int, partitions: int) -> FailoverRequest:
+    """A group that has read so much of each partition, of one by itself or of all."""
+    positions = {
+        TopicPartition(TOPIC, number): TargetOffset(len(world.records("a", number)) * tenths // 10)
+        for number in range(partitions)
+    }
+    only = None if partitions == PARTITIONS else TopicPartition(TOPIC, 0)
+    return FailoverRequest(
+        GROUP, ClusterName("aggregate-a"), ClusterName("aggregate-b"), positions, only=only
+    )
