@@ -27,7 +27,7 @@ class Rests:
 
 
 PACES: Mapping[PaceName, Rests] = {
-    "latency": Rests(1.0, 0.02, 0.0, 0.1),
-    "balanced": Rests(3.0, 0.04, 0.0, 0.1),
+    "latency": Rests(3.0, 0.04, 0.0, 0.1),
+    "balanced": Rests(6.0, 0.06, 6.0, 0.2),
     "throughput": Rests(20.0, 0.1, 20.0, 0.5),
 }
