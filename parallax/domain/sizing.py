@@ -7,7 +7,7 @@ holds them to those pages. What comes out is arithmetic: nobody has measured it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from parallax.errors import InvalidNameError
@@ -15,23 +15,23 @@ from parallax.errors import InvalidNameError
 GB = 10**9
 MILLION = 10**6
 LARGE_BATCH_BYTES, SMALL_BATCH_BYTES = 128 * 1024, 4 * 1024
-COPIER_S_PER_GB = {LARGE_BATCH_BYTES: 1.51, SMALL_BATCH_BYTES: 6.65}
+COPIER_S_PER_GB = {LARGE_BATCH_BYTES: 1.28, SMALL_BATCH_BYTES: 5.68}
 """By the least batch for which it was measured."""
 FEW_RECORDS = 5
 COPIER_S_PER_MILLION = {FEW_RECORDS: 1.8, 1: 2.7}
 """In batches that are smaller than both: by the least number of records in one."""
-BROKERS_S_PER_GB = 2.58
-STORE_S_PER_GB = 0.21
-"""With large batches."""
-LEASE_CORES = 0.368
+BROKERS_S_PER_GB = 2.31
+STORE_S_PER_GB = {LARGE_BATCH_BYTES: 0.14, SMALL_BATCH_BYTES: 0.27}
+"""As the copier's; nothing was measured for smaller ones."""
+LEASE_CORES = 0.514
 """That a lease of four partitions takes for transactions, however few records they have."""
-LEASE_CORES_PER_TENFOLD = 0.066
-"""More for each ten times as many partitions: 33 CPU s per million records, at 2,000 records/s."""
+LEASE_CORES_PER_TENFOLD = 0.076
+"""More for each ten times as many partitions: 38 CPU s per million records, at 2,000 records/s."""
 FEWEST_PARTITIONS, MOST_PARTITIONS = 4, 400
 """Of a lease, that were measured."""
-LEASE_BYTES_PER_S = 206 * 10**6
+LEASE_BYTES_PER_S = 214 * 10**6
 LEASE_MIB = 310
-MEDIAN_MS = {4: 10, 40: 23, 400: 206}
+MEDIAN_MS = {4: 9, 40: 12, 400: 43}
 """By partitions of a lease, at 2,000 records/s."""
 TURNS_PER_S = 5
 """Of a lease, in which it may write a row to the store (`index.interval_ms`)."""
@@ -111,15 +111,15 @@ def size_of(load: Load) -> Size:
     leases, partitions = shards * load.sources, math.ceil(load.partitions / shards)
     copied = load.bytes_per_s * load.sources
     copier = leases * _lease_cores(partitions) + load.sources * _copying_cores(load)
+    of_store = _of_batches(STORE_S_PER_GB, load)
     medians = [median for least, median in MEDIAN_MS.items() if partitions <= least]
-    large = load.batch_bytes >= LARGE_BATCH_BYTES
     return Size(
         copied_bytes_per_s=copied,
         shards_per_route=shards,
         leases=leases,
         copier_cores=round(copier / load.busy, 2),
         broker_cores=round(copied / GB * BROKERS_S_PER_GB / load.busy, 2),
-        store_cores=round(copied / GB * STORE_S_PER_GB / load.busy, 2) if large else None,
+        store_cores=None if of_store is None else round(copied / GB * of_store / load.busy, 2),
         lease_memory_mib=leases * LEASE_MIB,
         median_latency_ms=min(medians, default=None),
         store_rows_per_s=leases * TURNS_PER_S,
@@ -135,12 +135,17 @@ def _lease_cores(partitions: int) -> float:
 
 def _copying_cores(load: Load) -> float:
     """Of one route, besides its transactions."""
-    for least_bytes, per_gb in COPIER_S_PER_GB.items():
-        if load.batch_bytes >= least_bytes:
-            return load.bytes_per_s / GB * per_gb
+    per_gb = _of_batches(COPIER_S_PER_GB, load)
+    if per_gb is not None:
+        return load.bytes_per_s / GB * per_gb
     records = load.batch_bytes // load.record_bytes
     per_million = COPIER_S_PER_MILLION[FEW_RECORDS if records >= FEW_RECORDS else 1]
     return load.records_per_s / MILLION * per_million
+
+
+def _of_batches(per_gb: Mapping[int, float], load: Load) -> float | None:
+    """What was measured with the largest batches that are no larger than the load's; None: nothing."""
+    return next((cost for least_bytes, cost in per_gb.items() if load.batch_bytes >= least_bytes), None)
 
 
 def _notes(load: Load, by_bytes: int, by_partitions: int) -> Iterator[str]:
@@ -148,9 +153,8 @@ def _notes(load: Load, by_bytes: int, by_partitions: int) -> Iterator[str]:
         yield f"leases go by partitions: beyond {MOST_PARTITIONS} of a lease nothing was measured"
     elif by_bytes > 1:
         yield f"leases go by bytes: one carries {LEASE_BYTES_PER_S // 10**6} MB/s"
-    if load.batch_bytes < LARGE_BATCH_BYTES:
-        yield "what the store takes with smaller batches was not measured"
     if load.batch_bytes < SMALL_BATCH_BYTES:
+        yield "what the store takes with smaller batches was not measured"
         yield "small batches make the copier dear: raise producers' linger.ms and batch.size before anything else"
     yield "TLS (1.6 times the copier's CPU) and replicas of the target's brokers come on top"
     yield "reckoned from measurements of one machine (docs/scale.md): try yours with make bench"
