@@ -19,7 +19,7 @@ def read_ahead(
 ) -> Sequence[object]:
     """Read what plain partitions' answers look up first: rows around the commit at the origin, then around what they tell at the destination.
 
-    What else an answer needs (rows of a log's end, skip ranges over many blocks, partitions that are not plain) it reads itself.
+    What else an answer needs (skip ranges over many blocks, partitions that are not plain, the destination where the origin is at hand) it reads itself.
 
     Args:
         asked: questions and their plans.
@@ -39,6 +39,10 @@ def read_ahead(
     ]
     at_origin = [source.origin.history.missing_at_target(commit) for commit, source in sources]
     kept = _read(at_origin, read)
+    if not kept:
+        return (
+            kept  # what is asked about is remembered at either side, mostly, and looking costs every answer
+        )
     return kept + _read([_missing_there(commit, source) for commit, source in sources], read)
 
 
