@@ -156,12 +156,11 @@ class Concurrently:
                 future.cancel()
 
     def map_here_first(
-        self, task: Callable[[Item], Result], items: Iterable[Item], what: str, *, all_here: bool = False
+        self, task: Callable[[Item], Result], items: Iterable[Item], what: str
     ) -> list[Result]:
         """The same, for tasks that mostly wait for nothing.
 
-        They are done one after the other in the caller's thread; those that are left after some milliseconds, side by side, unless
-        ``all_here``: of tasks that have nothing to wait for, threads are only more work.
+        They are done one after the other in the caller's thread; those that are left after some milliseconds, side by side.
 
         Raises:
             DeadlineError: as `map`; while one waits here, once that has ended.
@@ -169,7 +168,7 @@ class Concurrently:
         chosen = list(items)
         here = Deadline.after_ms(_HERE_MS)
         results: list[Result] = []
-        while len(results) < len(chosen) and (all_here or not (results and here.passed)):
+        while len(results) < len(chosen) and not (results and here.passed):
             self._deadline.check(what)
             results.append(task(chosen[len(results)]))
         left = chosen[len(results) :]

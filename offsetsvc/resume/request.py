@@ -183,9 +183,8 @@ class Failover:
         for start in range(0, len(asked), AT_ONCE):
             some = [(question, plan()) for question, plan in asked[start : start + AT_ONCE]]
             kept = read_ahead(some, self._index.read_blocks)
-            at_hand = not kept and all(plan.plain is not None for _, plan in some)
             answers += together.map_here_first(
-                lambda item: answer_partition(*item, now_ms), some, "reading the index", all_here=at_hand
+                lambda item: answer_partition(*item, now_ms), some, "reading the index"
             )
             del kept
         return answers

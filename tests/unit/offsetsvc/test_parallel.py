@@ -36,19 +36,6 @@ def test_what_waits_for_nothing_is_done_in_the_callers_thread(pool: Executor) ->
     pytest.fail("nothing was done here")
 
 
-def test_all_is_done_in_the_callers_thread_if_it_is_said_to_wait_for_nothing(pool: Executor) -> None:
-    together = Concurrently(pool, Deadline.after_ms(10_000))
-
-    def work(number: int) -> tuple[int, int]:
-        time.sleep(0.002)  # stands for computing
-        return number, threading.get_ident()
-
-    found = together.map_here_first(work, range(10), "looking", all_here=True)
-    assert found == [(number, threading.get_ident()) for number in range(10)]
-    with pytest.raises(DeadlineError, match="looking"):
-        Concurrently(pool, Deadline.after_ms(10)).map_here_first(work, range(100), "looking", all_here=True)
-
-
 def test_what_waits_is_done_side_by_side_but_for_the_first(pool: Executor) -> None:
     together = Concurrently(pool, Deadline.after_ms(10_000))
     all_wait = threading.Barrier(9)
