@@ -35,6 +35,7 @@ from parallax.domain.ids import (
     TopicPartition,
 )
 from parallax.domain.index_rows import LineageRecord, RouteTopic, RowPage, StampedRow
+from parallax.domain.lineage_history import MissingBlock
 from parallax.domain.lineages import LineageView, TopicLineages, lineages_that_count
 from parallax.domain.progress import SourceHistory
 from parallax.domain.runs import LostRange
@@ -199,7 +200,7 @@ class IndexMemory:
                 found[key] = rows
         return [found[key] for key in keys]
 
-    def read_blocks(self, missing: Collection[object]) -> object:
+    def read_blocks(self, missing: Collection[MissingBlock]) -> object:
         """As `parallax.ports.index.MappingIndexReader.read_blocks`."""
         return self._index.read_blocks(missing)
 

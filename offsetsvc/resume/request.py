@@ -117,7 +117,7 @@ class Failover:
         deadline.check("reading the index")
         plans = self._plans.of([question.plan for question in questions])
         now_ms = self._now_ms()
-        answers = self._answered(list(zip(questions, plans, strict=True)), together, now_ms)
+        answers = self._answered(list(zip(questions, plans, strict=True)), together, deadline, now_ms)
         if request.by_timestamp is not None:
             margin_ms = request.by_timestamp.margin_ms
             times = Times(
@@ -176,13 +176,17 @@ class Failover:
         self,
         asked: Sequence[tuple[Question, Callable[[], PartitionPlan]]],
         together: Concurrently,
+        deadline: Deadline,
         now_ms: int,
     ) -> list[FailoverAnswer]:
         """The answer of each partition; some at a time share what they read."""
         answers: list[FailoverAnswer] = []
         for start in range(0, len(asked), AT_ONCE):
-            some = [(question, plan()) for question, plan in asked[start : start + AT_ONCE]]
-            kept = read_ahead(some, self._index.read_blocks)
+            some: list[tuple[Question, PartitionPlan]] = []
+            for question, plan in asked[start : start + AT_ONCE]:
+                deadline.check("reading the index")
+                some.append((question, plan()))
+            kept = read_ahead(some, self._index.read_blocks, deadline)
             answers += together.map_here_first(
                 lambda item: answer_partition(*item, now_ms), some, "reading the index"
             )

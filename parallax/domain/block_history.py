@@ -10,7 +10,7 @@ from itertools import islice
 
 from parallax.domain.blocks import Block
 from parallax.domain.ids import UNKNOWN_EPOCH, Lineage, SourceOffset, TargetOffset
-from parallax.domain.lineage_history import EpochRows, LineageHistory, Stretch, epochs_of
+from parallax.domain.lineage_history import EpochRows, LineageHistory, MissingBlock, Stretch, epochs_of
 from parallax.domain.runs import LostRange, Run
 
 
@@ -62,8 +62,8 @@ class BlockTable(ABC):
     def get(self, number: int) -> Block:
         """The block of a number. What reading it raises goes through to the caller."""
 
-    def missing(self, number: int) -> object | None:
-        """What has to be read to `get` a block, for whoever made the table (`parallax.ports.index.MappingIndexReader.read_blocks`); None: nothing."""
+    def missing(self, number: int) -> MissingBlock | None:
+        """What has to be read to `get` a block; None: nothing."""
         del number  # at hand
         return None
 
@@ -195,11 +195,11 @@ class BlockHistory(LineageHistory):
         """The last row with ``source_start <= source``."""
         return self._floor(self._table.by_source(source), source, Block.floor_by_source)
 
-    def missing_at_target(self, target: TargetOffset) -> object | None:
-        """What has to be read before `floor_by_target` finds its row (`BlockTable.missing`)."""
+    def missing_at_target(self, target: TargetOffset) -> MissingBlock | None:
+        """The block in which `floor_by_target` finds its row, if it has to be read; which one it is may have to be read for that."""
         return self._missing(self._table.by_target(target))
 
-    def missing_at_source(self, source: SourceOffset) -> object | None:
+    def missing_at_source(self, source: SourceOffset) -> MissingBlock | None:
         """As `missing_at_target`, of `floor_by_source`."""
         return self._missing(self._table.by_source(source))
 
@@ -409,7 +409,7 @@ class BlockHistory(LineageHistory):
             return replace(row, count=self._cut - row.target_start)
         return row
 
-    def _missing(self, number: int) -> object | None:
+    def _missing(self, number: int) -> MissingBlock | None:
         number = min(number, self.last_block)
         return self._table.missing(number) if number >= self._table.low else None
 

@@ -13,6 +13,12 @@ Stretch = tuple[int, int]
 """Target offsets ``[start, end)``, as plain numbers: an answer has hundreds, and most end up in one range with others."""
 
 
+class MissingBlock:
+    """A block of rows that is not at hand. Which one it is knows the index that has told of it, and reads it."""
+
+    __slots__ = ()
+
+
 class EpochRows(NamedTuple):
     """What the rows of one source leader epoch tell of it.
 
@@ -104,12 +110,12 @@ class LineageHistory(ABC):
     def floor_by_source(self, source: SourceOffset) -> Run | None:
         """The last row with ``source_start <= source``."""
 
-    def missing_at_target(self, target: TargetOffset) -> object | None:
-        """What has to be read before `floor_by_target` finds its row; None: nothing."""
+    def missing_at_target(self, target: TargetOffset) -> MissingBlock | None:
+        """The block that has to be read before `floor_by_target` finds its row; None: none."""
         del target
         return None
 
-    def missing_at_source(self, source: SourceOffset) -> object | None:
+    def missing_at_source(self, source: SourceOffset) -> MissingBlock | None:
         """As `missing_at_target`, of `floor_by_source`."""
         del source
         return None

@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from parallax.domain.ids import UNKNOWN_EPOCH, RegionName, SourceOffset, TargetOffset
+from parallax.domain.lineage_history import MissingBlock
 from parallax.domain.outcome import Outcome
 from parallax.domain.place import LogRange, Via, position_of
 from parallax.domain.progress import (
@@ -34,6 +35,15 @@ class PlainSource:
     destination: SourceHistory
     newest: Run
     _below: tuple[TargetOffset, tuple[SourceOffset, Run] | None] | None = field(default=None, compare=False)
+
+    def missing_below(self, target: TargetOffset) -> MissingBlock | None:
+        """The block that has to be read before `below` answers; None: none."""
+        known = self._below
+        return (
+            None
+            if known is not None and known[0] == target
+            else self.destination.history.missing_at_target(target)
+        )
 
     def below(self, target: TargetOffset) -> tuple[SourceOffset, Run] | None:
         """As `records_below`, at the destination: one question asks for what lies below its log start as the other."""

@@ -12,6 +12,7 @@ from parallax.domain.block_history import BlockTable
 from parallax.domain.block_rows import BlockKey, in_order
 from parallax.domain.blocks import Block
 from parallax.domain.index_rows import layout_of, left_by
+from parallax.domain.lineage_history import MissingBlock
 from parallax.index.tails import Generation, TurnRows
 from parallax.ports.blocks import BlockName, BlockReaderStore, BlocksOf, Reached, ToldKey
 from parallax.runtime.newest import Newest
@@ -56,8 +57,12 @@ class Directory:
         return Directory(in_order(first_rows), first_rows, whole, generation)
 
 
-MissingBlock = tuple[BlockName, Directory]
-"""A block that has to be read, and the directory that names it."""
+@dataclass(frozen=True, slots=True)
+class UnreadBlock(MissingBlock):
+    """A block that has to be read, and the directory that names it."""
+
+    name: BlockName
+    directory: Directory
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -87,7 +92,7 @@ class Blocks:
         self._store = store
         self._blocks: Newest[BlockName, KnownBlock] = Newest(memory_bytes, lambda known: known.memory_bytes)
         self._held: WeakValueDictionary[BlockName, KnownBlock] = WeakValueDictionary()
-        """What somebody has read and still keeps, remembered or not."""
+        """What somebody has read and still keeps, remembered or not. A call keeps some hundred blocks at most, while it is answered."""
         self._directories: Newest[BlocksOf, Directory] = Newest(
             memory_bytes, lambda directory: directory.memory_bytes
         )
@@ -144,20 +149,24 @@ class Blocks:
 
     def known(self, name: BlockName, generation: Generation) -> Block | None:
         """A block that need not be read."""
-        known = self._blocks.get(name) or self._held.get(name)
-        if known is None or known.generation == generation:
-            return None if known is None else known.block
-        left = name.key.term == left_by(layout_of(name.key.term))
-        grows = left and _of_earlier_layouts(known.generation) != _of_earlier_layouts(generation)
-        return known.block if known.final and not grows else None
+        for known in (self._blocks.get(name), self._held.get(name)):
+            if known is None:
+                continue
+            if known.generation == generation:
+                return known.block
+            left = name.key.term == left_by(layout_of(name.key.term))
+            grows = left and _of_earlier_layouts(known.generation) != _of_earlier_layouts(generation)
+            if known.final and not grows:
+                return known.block
+        return None
 
-    def read(self, wanted: Collection[MissingBlock]) -> Mapping[BlockName, KnownBlock]:
-        """Read blocks at once; of those that are gone, their first rows. As long as they are kept, they are `known`."""
+    def read(self, wanted: Collection[UnreadBlock]) -> Mapping[BlockName, KnownBlock]:
+        """Read blocks at once; of those that are gone, their first rows. As long as they are kept, they are `known`, unless others read them too."""
         if not wanted:
             return {}
-        stored = self._store.blocks([name for name, _ in wanted])
+        stored = self._store.blocks([item.name for item in wanted])
         known: dict[BlockName, KnownBlock] = {}
-        for name, directory in wanted:
+        for name, directory in ((item.name, item.directory) for item in wanted):
             body = stored.get(name)
             block = Block(body or directory.first_rows[name.key])
             # One that is missing has expired, or has not come from another datacenter yet.
@@ -203,7 +212,7 @@ class StoredTable(BlockTable):
         """The last block, once it was read. It may grow, and what was found in it has to stay; all others are remembered by `Blocks`."""
         self._recent: tuple[int, ref[Block], int | None] | None = None
         """The block that was asked for last, and how many of its rows come before the next one, if that was asked: a question asks for one
-        again and again. `Blocks` alone keeps it."""
+        again and again. `Blocks` keeps it, or whoever has read it."""
         self._learning = threading.Lock()
         super().__init__(
             [*(key.source_start for key in keys), *(piece.block.source_base for piece in pieces)],
@@ -239,6 +248,11 @@ class StoredTable(BlockTable):
         return target is not None and bool(targets) and targets[0] <= target
 
     @property
+    def last_stored(self) -> int:
+        """The number of the last block that is not of a turn."""
+        return min(self.last, self.alone_from - 1)
+
+    @property
     def has_turns(self) -> bool:
         """Whether some of its rows are from turns."""
         return bool(self._pieces)
@@ -249,7 +263,7 @@ class StoredTable(BlockTable):
         self._pieces = [*self._pieces, TurnRows(block, committed_at_ms)]
         self._known = low, [*sources, block.source_base], [*targets, block.target_base]
 
-    def missing(self, number: int) -> MissingBlock | None:
+    def missing(self, number: int) -> UnreadBlock | None:
         """What has to be read to `get` a block; None: nothing."""
         low, _, directory = self._keys
         if not low <= number < self.alone_from or self._kept(number) is not None:
@@ -259,7 +273,7 @@ class StoredTable(BlockTable):
         if known is not None:
             self._keep(number, known)
             return None
-        return name, directory
+        return UnreadBlock(name, directory)
 
     def _kept(self, number: int) -> Block | None:
         return self._last if number == self.alone_from - 1 else None
@@ -293,7 +307,7 @@ class StoredTable(BlockTable):
             name, directory = self._name(number), self._keys[2]
             found = self._blocks.known(name, directory.generation)
             if found is None:
-                found = self._blocks.read([(name, directory)])[name].block
+                found = self._blocks.read([UnreadBlock(name, directory)])[name].block
             self._keep(number, found)
         self._recent = number, ref(found), None
         return found

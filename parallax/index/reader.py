@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import cast
 
 from parallax.domain.block_history import BlockHistory
 from parallax.domain.block_rows import lineage_number
@@ -18,8 +17,9 @@ from parallax.domain.index_rows import (
     RowPage,
     StampedRow,
 )
+from parallax.domain.lineage_history import MissingBlock
 from parallax.domain.runs import Run
-from parallax.index.directory import MEMORY_BYTES, Blocks, MissingBlock, StoredTable
+from parallax.index.directory import MEMORY_BYTES, Blocks, StoredTable, UnreadBlock
 from parallax.index.tails import Tails, TurnRows
 from parallax.ports.blocks import BlocksOf, TurnsWanted
 from parallax.ports.index import MappingStore
@@ -150,12 +150,12 @@ class BlockIndex:
         return {key: BlockHistory(key[1], table) for key, table in tables.items()}
 
     def _read_last(self, tables: Collection[StoredTable]) -> None:
-        missing = [table.missing(table.last) for table in tables]
+        missing = [table.missing(table.last_stored) for table in tables]
         self._blocks.read([item for item in missing if item is not None])
 
-    def read_blocks(self, missing: Collection[object]) -> object:
-        """Read together what look-ups miss; as long as what this returns is kept, they find it."""
-        return self._blocks.read(cast("Collection[MissingBlock]", missing))
+    def read_blocks(self, missing: Collection[MissingBlock]) -> object:
+        """Read together what look-ups would read one by one; as long as what this returns is kept, they find it, mostly."""
+        return self._blocks.read([item for item in missing if isinstance(item, UnreadBlock)])
 
     def history(
         self, partition: RoutePartition, lineage: Lineage, newest: StampedRow | None = None

@@ -26,6 +26,7 @@ from parallax.domain.index_rows import (
     RowPage,
     StampedRow,
 )
+from parallax.domain.lineage_history import MissingBlock
 from parallax.domain.lineages import TopicLineages, lineages_that_count
 from parallax.domain.runs import LostRange, Run
 from parallax.ports.blocks import BlockWriterStore
@@ -153,11 +154,11 @@ class MappingIndexReader(Protocol):
             wanted: lineages, with the newest row of each as far as it is known.
         """
 
-    def read_blocks(self, missing: Collection[object]) -> object:
-        """Read together what look-ups in `histories` miss (`parallax.domain.lineage_history.LineageHistory.missing_at_target`).
+    def read_blocks(self, missing: Collection[MissingBlock]) -> object:
+        """Read together what look-ups in `histories` would read one by one (`LineageHistory.missing_at_target`).
 
         Returns:
-            As long as it is kept, no look-up has to read these blocks.
+            As long as it is kept, look-ups find these blocks, mostly: whatever they don't find they read themselves.
         """
 
 

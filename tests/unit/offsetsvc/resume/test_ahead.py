@@ -9,6 +9,7 @@ import pytest
 
 from offsetsvc.resume.call import FailoverRequest
 from parallax.domain.ids import ClusterName, TargetOffset, TopicPartition
+from parallax.errors import DeadlineError
 from parallax.index.directory import Blocks
 from parallax.ports.blocks import BlockName
 from parallax.runtime.deadline import Deadline
@@ -32,6 +33,7 @@ def world() -> World:
                 world.copy(source, target, 2, partition)
                 world.marker(target, partition)
         world.watermarks(partition)
+        world.trim("b", 100, partition)
     return world
 
 
@@ -65,9 +67,9 @@ def test_blocks_of_all_sources_and_partitions_come_together(world: World, partit
             answers = service.failover.answers(request, Deadline.after_ms(5_000))
             assert len(answers) == partitions
             taken = counted.taken()
-            # The first time the plans' last blocks come before them, all together.
-            asked = taken if place else taken[1:]
-            assert asked[:2] == [len(REGIONS) * partitions] * 2
+            # The first time the plans' last blocks come before them, and those of the log start with them.
+            asked, of_each = (taken, 1) if place else (taken[1:], 2)
+            assert asked[:2] == [of_each * len(REGIONS) * partitions, len(REGIONS) * partitions]
             # Skip ranges may reach into the block before or after.
             assert len(asked) <= 2 + 2 * len(REGIONS) * partitions
 
@@ -82,3 +84,20 @@ def asked_at(world: World, tenths: int, partitions: int) -> FailoverRequest:
     return FailoverRequest(
         GROUP, ClusterName("aggregate-a"), ClusterName("aggregate-b"), positions, only=only
     )
+
+
+def test_a_deadline_that_passes_between_both_sides_ends_it(world: World) -> None:
+    counted, now_s = Counted(world), [0.0]
+    with world.service(cache=True) as service:
+        service.failover.answers(asked_at(world, 2, PARTITIONS), Deadline.after_ms(5_000))
+        counted.taken()
+        read = world.index.blocks
+
+        def slow(names: Collection[BlockName]) -> Mapping[BlockName, bytes]:
+            now_s[0] = 2.0
+            return read(names)
+
+        world.index.blocks = slow  # type: ignore[method-assign]
+        with pytest.raises(DeadlineError, match="reading the index"):
+            service.failover.answers(asked_at(world, 5, PARTITIONS), Deadline(1.0, clock=lambda: now_s[0]))
+    assert counted.taken() == [len(REGIONS) * PARTITIONS]
