@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
+from offsetsvc.resume.ahead import AT_ONCE
 from offsetsvc.resume.call import FailoverRequest
 from parallax.domain.ids import ClusterName, TargetOffset, TopicPartition
 from parallax.errors import DeadlineError
@@ -22,12 +23,17 @@ PARTITIONS = 3
 
 @pytest.fixture
 def world() -> World:
-    """Three sources merged record by record, in another order at each target: some forty blocks of each in each partition."""
-    world = World(REGIONS, partitions=PARTITIONS, rows_per_block=8)
+    """Some forty blocks of each source in each partition."""
+    return merged(PARTITIONS, RUNS)
+
+
+def merged(partitions: int, runs: int) -> World:
+    """Three sources merged record by record, in another order at each target."""
+    world = World(REGIONS, partitions=partitions, rows_per_block=8)
     draw = random.Random(1)
-    for partition in range(PARTITIONS):
+    for partition in range(partitions):
         for target in ("a", "b"):
-            order = [source for source in REGIONS for _ in range(RUNS)]
+            order = [source for source in REGIONS for _ in range(runs)]
             draw.shuffle(order)
             for source in order:
                 world.copy(source, target, 2, partition)
@@ -74,13 +80,26 @@ def test_blocks_of_all_sources_and_partitions_come_together(world: World, partit
             assert len(asked) <= 2 + 2 * len(REGIONS) * partitions
 
 
+def test_of_many_partitions_some_at_a_time_share_what_they_read() -> None:
+    partitions = AT_ONCE + 3
+    world = merged(partitions, 40)
+    counted = Counted(world)
+    with world.service(cache=True) as service:
+        service.failover.answers(asked_at(world, 2, partitions), Deadline.after_ms(60_000))
+        counted.taken()
+        answers = service.failover.answers(asked_at(world, 5, partitions), Deadline.after_ms(60_000))
+    assert len(answers) == partitions
+    together = [blocks for blocks in counted.taken() if blocks > 1]
+    assert together == [len(REGIONS) * AT_ONCE] * 2 + [len(REGIONS) * 3] * 2
+
+
 def asked_at(world: World, tenths: int, partitions: int) -> FailoverRequest:
-    """A group that has read so much of each partition, of one by itself or of all."""
+    """A group that has read so much of each partition, of the first by itself or of all."""
     positions = {
         TopicPartition(TOPIC, number): TargetOffset(len(world.records("a", number)) * tenths // 10)
         for number in range(partitions)
     }
-    only = None if partitions == PARTITIONS else TopicPartition(TOPIC, 0)
+    only = TopicPartition(TOPIC, 0) if partitions == 1 else None
     return FailoverRequest(
         GROUP, ClusterName("aggregate-a"), ClusterName("aggregate-b"), positions, only=only
     )

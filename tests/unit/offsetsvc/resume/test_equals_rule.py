@@ -21,6 +21,7 @@ from parallax.domain.outcome import Outcome
 from parallax.domain.progress import Progress, SourceHistory
 from parallax.domain.resume import resume
 from parallax.domain.skips import after_skips, skip_ranges
+from parallax.index.directory import Blocks
 from parallax.runtime.deadline import Deadline
 from tests.worlds.offset_world import GROUP, TOPIC, Record, World
 
@@ -167,6 +168,8 @@ def _answer_after(
     for event in events:
         event(world)
     commit = data.draw(st.integers(0, len(world.records("a"))), label="commit")
+    if data.draw(st.booleans(), label="remembers no more than it has to"):
+        world.index._blocks = Blocks(world.index, memory_bytes=1)
 
     answer = _ask(world, "a", "b", commit)
 
