@@ -22,6 +22,8 @@ _WRITTEN_WITHIN_S = 0.3
 _LOOK_EVERY_S, _LONGEST_WAIT_S = 0.01, 2.0
 
 _Signature = tuple[tuple[int, int, int, int] | None, ...]
+_SIZE = 3
+"""Where `_signature_of` has it."""
 
 
 class Reread(Generic[T]):
@@ -33,7 +35,8 @@ class Reread(Generic[T]):
     Args:
         paths: the files.
         make: reads them; whatever it raises at the first time is the caller's, later it is logged. Files that were changed a moment
-            ago may be about to be changed again: they are waited for until they stand still.
+            ago may be about to be changed again: they are waited for until they stand still, and those that are empty for as long as it takes, up to two
+            seconds.
     """
 
     def __init__(self, paths: Sequence[str | os.PathLike[str]], make: Callable[[], T]) -> None:
@@ -62,6 +65,8 @@ class Reread(Generic[T]):
                 ages_s = [now_s - found[2] / 1e9 for found in later if found is not None]
                 # What has changed since it was looked at may have done so long ago: a busy machine lets us wait, too.
                 written = later != signature or any(0 <= age_s < _WRITTEN_WITHIN_S for age_s in ages_s)
+                # Whoever writes a file anew empties it first, and may wait for a busy disk then.
+                written = written or any(found is not None and not found[_SIZE] for found in later)
                 if not written or time.monotonic() > ends_at_s:
                     raise
             time.sleep(_LOOK_EVERY_S)

@@ -72,7 +72,7 @@ def test_files_that_are_just_being_written_are_waited_for(
 
 def test_files_that_stand_still_and_do_not_fit_are_told_at_once(tmp_path: Path) -> None:
     path = tmp_path / "number"
-    path.write_text("", encoding="utf-8")
+    path.write_text("none", encoding="utf-8")
     os.utime(path, (1_000, 1_000))
     reads = []
 
@@ -83,6 +83,29 @@ def test_files_that_stand_still_and_do_not_fit_are_told_at_once(tmp_path: Path) 
     with pytest.raises(ValueError, match="invalid literal"):
         Reread([path], read)
     assert reads == [1]
+
+
+def test_an_empty_file_is_waited_for_however_long_ago_it_was_emptied(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a disk is busy between the emptying of a file and its writing."""
+    path.write_text("", encoding="utf-8")
+    os.utime(path, (1_000, 1_000))
+    looks = []
+
+    def read() -> int:
+        looks.append(1)
+        if len(looks) == 3:
+            path.write_text("12", encoding="utf-8")
+            os.utime(path, (2_000, 2_000))
+        return int(path.read_text(encoding="utf-8"))
+
+    assert Reread([path], read).get() == 12
+    monkeypatch.setattr(files, "_LONGEST_WAIT_S", 0.05)
+    path.write_text("", encoding="utf-8")
+    os.utime(path, (1_000, 1_000))
+    with pytest.raises(ValueError, match="invalid literal"):
+        number_in(path)
 
 
 def test_a_file_that_changed_while_it_was_first_read_is_read_again_however_long_ago_that_was(
