@@ -49,9 +49,8 @@ def read_ahead(
     ]
     kept = _read(_missing_at_first(sources, deadline), read)
     if not kept:
-        return (
-            kept  # what is asked about is remembered at either side, mostly, and looking costs every answer
-        )
+        # What is remembered of one side is of the other, too, mostly; and to look costs every answer.
+        return kept
     return kept + _read(_missing_there(sources, deadline), read)
 
 

@@ -149,16 +149,12 @@ class Blocks:
 
     def known(self, name: BlockName, generation: Generation) -> Block | None:
         """A block that need not be read."""
-        for known in (self._blocks.get(name), self._held.get(name)):
-            if known is None:
-                continue
-            if known.generation == generation:
-                return known.block
-            left = name.key.term == left_by(layout_of(name.key.term))
-            grows = left and _of_earlier_layouts(known.generation) != _of_earlier_layouts(generation)
-            if known.final and not grows:
-                return known.block
-        return None
+        known = self._blocks.get(name) or self._held.get(name)
+        if known is None or known.generation == generation:
+            return None if known is None else known.block
+        left = name.key.term == left_by(layout_of(name.key.term))
+        grows = left and _of_earlier_layouts(known.generation) != _of_earlier_layouts(generation)
+        return known.block if known.final and not grows else None
 
     def read(self, wanted: Collection[UnreadBlock]) -> Mapping[BlockName, KnownBlock]:
         """Read blocks at once; of those that are gone, their first rows. As long as they are kept, they are `known`, unless others read them too."""
@@ -166,7 +162,8 @@ class Blocks:
             return {}
         stored = self._store.blocks([item.name for item in wanted])
         known: dict[BlockName, KnownBlock] = {}
-        for name, directory in ((item.name, item.directory) for item in wanted):
+        for item in wanted:
+            name, directory = item.name, item.directory
             body = stored.get(name)
             block = Block(body or directory.first_rows[name.key])
             # One that is missing has expired, or has not come from another datacenter yet.
