@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from lab.oracle.logs import TopicLog
 from lab.oracle.once import GroupRewind
 from lab.storm.schedule import Act
 from lab.workload.delivered import DeliveredRecord
+from lab.workload.events import RecordId
 
 
 @dataclass(slots=True)
@@ -28,12 +30,30 @@ class Happening:
     problem: str = ""
 
 
+class DoubtfulTransaction(NamedTuple):
+    """What a producer tried to commit, without an answer: all of it is written, or nothing.
+
+    Attributes:
+        region: where it was produced.
+        first_seq, end_seq: the numbers of its records, the end excluded.
+    """
+
+    region: str
+    first_seq: int
+    end_seq: int
+
+    def records(self) -> set[RecordId]:
+        """Its records."""
+        return {RecordId(self.region, seq) for seq in range(self.first_seq, self.end_seq)}
+
+
 @dataclass(frozen=True, slots=True)
 class StormFacts:
     """What the judge goes by.
 
     Attributes:
         acked_records: what the producers were told is written.
+        doubtful: what they do not know of; not among ``acked_records``.
         sources, targets: the topic in all clusters, by cluster name.
         deliveries: of each group.
         rewinds: of each group.
@@ -43,6 +63,7 @@ class StormFacts:
     """
 
     acked_records: int
+    doubtful: tuple[DoubtfulTransaction, ...]
     sources: Mapping[str, TopicLog]
     targets: Mapping[str, TopicLog]
     deliveries: Mapping[str, list[DeliveredRecord]]

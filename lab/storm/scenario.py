@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 from lab.oracle.logs import TopicLog, read_topic
-from lab.storm.facts import Happening, StormFacts
+from lab.storm.facts import DoubtfulTransaction, Happening, StormFacts
 from lab.storm.members import StormGroup
 from lab.storm.operating import GroupOffsets, Operator, index_lag, parallax_command
 from lab.storm.options import GROUPS, StormOptions
@@ -142,17 +142,19 @@ class Storm:
 
     def _drain(self) -> StormFacts:
         self._producing = False
-        acked = 0
+        acked, doubtful = 0, list[DoubtfulTransaction]()
         for worker in self._producers.values():
             worker.send("stop")
-        for worker in self._producers.values():
+        for region, worker in self._producers.items():
             figures = worker.wait_for("done", _DONE_S)
             worker.join(_DONE_S)
             acked += figures["acked"] - figures["aborted"]
+            doubtful += [DoubtfulTransaction(region, *found) for found in figures["doubtful"]]
+        told = acked, tuple(doubtful)
         give_up_at = time.monotonic() + _DRAINED_S
         while True:
             self._until_quiet(give_up_at)
-            facts = self._facts(acked)
+            facts = self._facts(*told)
             missing = facts.missing()
             if not missing or time.monotonic() > give_up_at:
                 break
@@ -160,7 +162,7 @@ class Storm:
         for group in self._groups.values():
             group.stop()
         # What came while the groups were stopped counts as well.
-        return self._facts(acked, facts)
+        return self._facts(*told, facts)
 
     def _until_quiet(self, give_up_at: float) -> None:
         """Wait until no group has been delivered anything for a while."""
@@ -175,10 +177,13 @@ class Storm:
 
         self._until(quiet, _DRAINED_S + _QUIET_S, "the groups do not come to rest")
 
-    def _facts(self, acked: int, logs: StormFacts | None = None) -> StormFacts:
+    def _facts(
+        self, acked: int, doubtful: tuple[DoubtfulTransaction, ...], logs: StormFacts | None = None
+    ) -> StormFacts:
         """As things are; ``logs``: of these facts, as nobody produces any more."""
         return StormFacts(
             acked_records=acked,
+            doubtful=doubtful,
             sources=self._read("regional") if logs is None else logs.sources,
             targets=self._read("aggregate") if logs is None else logs.targets,
             deliveries={name: read_group(group.folder) for name, group in self._groups.items()},

@@ -11,6 +11,7 @@ from lab.oracle.logs import count_inversions
 from lab.oracle.once import OnceVerdict, judge_once
 from lab.storm.facts import Happening, StormFacts
 from lab.storm.schedule import Act, Schedule
+from lab.workload.events import RecordId
 
 
 def judge(facts: StormFacts, least_records: int) -> dict[str, Any]:
@@ -26,6 +27,7 @@ def judge(facts: StormFacts, least_records: int) -> dict[str, Any]:
         "produced_records": len(produced),
         "produced_by_cluster": {name: source.count for name, source in facts.sources.items()},
         "acked_records": facts.acked_records,
+        "doubtful_records": sum(len(found.records()) for found in facts.doubtful),
         "groups": {
             name: _of_group(name, verdict, facts, len(produced)) for name, verdict in verdicts.items()
         },
@@ -40,6 +42,7 @@ def judge(facts: StormFacts, least_records: int) -> dict[str, Any]:
         if not found.faultless
     ]
     failures += [f"{name} ended by itself" for name in facts.died]
+    failures += _produced_otherwise(facts, produced)
     failures += _failures(report, least_records)
     for name, verdict in verdicts.items():
         failures += [f"group {name} {what}" for what in _wrong(verdict)]
@@ -94,10 +97,23 @@ def _of_group(name: str, verdict: OnceVerdict, facts: StormFacts, produced: int)
     }
 
 
+def _produced_otherwise(facts: StormFacts, produced: set[RecordId]) -> Iterator[str]:
+    """What is written is what was acknowledged, and of each transaction without an answer all or nothing."""
+    known = len(produced)
+    for doubtful in facts.doubtful:
+        written = len(doubtful.records() & produced)
+        known -= written
+        if written not in {0, len(doubtful.records())}:
+            yield f"of {len(doubtful.records()):,} records of one transaction of region {doubtful.region}, {written:,} are written"
+    if facts.acked_records != known:
+        beside = (
+            f" beside {len(produced) - known:,} of transactions without an answer" if facts.doubtful else ""
+        )
+        yield f"producers were told that {facts.acked_records:,} records are written, and {known:,} are{beside}"
+
+
 def _failures(report: Mapping[str, Any], least_records: int) -> Iterator[str]:
-    acked, produced = report["acked_records"], report["produced_records"]
-    if acked != produced:
-        yield f"producers were told that {acked:,} records are written, and {produced:,} are"
+    produced = report["produced_records"]
     if produced < least_records:
         yield f"only {produced:,} records were produced, where {least_records:,} are wanted"
     if not report["skipped_records"]:

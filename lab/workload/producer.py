@@ -38,6 +38,7 @@ class _Counts:
     aborted: int = 0
     transactions: int = 0
     failed: list[str] = field(default_factory=list)
+    doubtful: list[tuple[int, int]] = field(default_factory=list)
 
 
 class TripProducer:
@@ -104,7 +105,7 @@ class TripProducer:
             if self._stopping:
                 break
         self._flush()
-        self._channel.say("done", **self._figures())
+        self._channel.say("done", **self._figures(), doubtful=self._counts.doubtful)
 
     def _run_phase(self, phase: Phase) -> None:
         started, sent = time.monotonic(), 0
@@ -152,9 +153,10 @@ class TripProducer:
         """Send one transaction; whether it was committed.
 
         What can't be committed (the cluster was killed, and was away for longer than a transaction may take) is
-        aborted: the same work is sent again then, under new numbers.
+        aborted: the same work is sent again then, under new numbers. The cluster may have committed it all the same: that a
+        commit failed tells only that its answer did. So its numbers are told as doubtful, and count as aborted.
         """
-        acked = self._counts.acked
+        acked, first_seq = self._counts.acked, self._seq
         try:
             self._producer.begin_transaction()
             for number in range(sent, sent + count):
@@ -167,6 +169,8 @@ class TripProducer:
         except KafkaException as error:
             if error.args[0].fatal():
                 raise
+            if commit:
+                self._counts.doubtful.append((first_seq, self._seq))
             commit = False
         if not commit:
             self._abort()
@@ -179,7 +183,7 @@ class TripProducer:
     def _abort(self) -> None:
         """Abort what is open; once an abort that failed has ended a client for good, with a new one.
 
-        librdkafka is told INVALID_TXN_STATE where the cluster has aborted by itself meanwhile.
+        librdkafka is told INVALID_TXN_STATE where the cluster has aborted, or committed, by itself meanwhile.
         """
         try:
             self._insist(self._producer.abort_transaction)

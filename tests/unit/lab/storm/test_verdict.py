@@ -6,7 +6,7 @@ import pytest
 
 from lab.oracle.logs import Placed, TopicLog
 from lab.oracle.once import GroupRewind
-from lab.storm.facts import Happening, StormFacts
+from lab.storm.facts import DoubtfulTransaction, Happening, StormFacts
 from lab.storm.options import GROUPS, StormOptions
 from lab.storm.schedule import FAULTS, Act, ActKind, draw_schedule
 from lab.storm.verdict import judge, story
@@ -31,6 +31,7 @@ def facts() -> StormFacts:
     """A storm in which all went well; the group g was set back by two records."""
     return StormFacts(
         acked_records=6,
+        doubtful=(),
         sources={
             f"regional-{region}": log(f"regional-{region}", [r for r in RECORDS if r.region == region])
             for region in "ab"
@@ -73,6 +74,24 @@ def test_a_good_storm_has_no_failures_and_says_what_it_counted() -> None:
 )  # fmt: skip
 def test_whatever_goes_wrong_is_a_failure(change: dict[str, object], failure: str) -> None:
     assert judge(replace(facts(), **change), least_records=6)["failures"] == [failure]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("acked", "doubtful", "failures"),
+    [
+        (4, ("b", 1, 3), []),
+        (6, ("b", 3, 5), []),
+        (6, ("b", 1, 3), ["producers were told that 6 records are written, and 4 are beside 2 of transactions without an answer"]),
+        (5, ("b", 2, 4), ["of 2 records of one transaction of region b, 1 are written"]),
+    ],
+)  # fmt: skip
+def test_a_transaction_without_an_answer_is_written_whole_or_not_at_all(
+    acked: int, doubtful: tuple[str, int, int], failures: list[str]
+) -> None:
+    found = replace(facts(), acked_records=acked, doubtful=(DoubtfulTransaction(*doubtful),))
+    report = judge(found, least_records=6)
+    assert report["failures"] == failures
+    assert report["doubtful_records"] == 2
 
 
 def test_a_storm_that_is_too_small_fails() -> None:

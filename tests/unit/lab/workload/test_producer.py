@@ -23,12 +23,17 @@ class Broker:
     """A producer's cluster.
 
     ``refusals`` are the errors of the next commits, ``abort_refusals`` those of aborts, which end the client; ``lose``
-    the next records are not delivered.
+    the next records are not delivered. With ``unheard`` the refused commits are made all the same.
     """
 
     def __init__(
-        self, *refusals: KafkaError, lose: int = 0, abort_refusals: Sequence[KafkaError] = ()
+        self,
+        *refusals: KafkaError,
+        lose: int = 0,
+        abort_refusals: Sequence[KafkaError] = (),
+        unheard: bool = False,
     ) -> None:
+        self._unheard = unheard
         self.committed: list[int] = []
         self.commits = self.aborts = self.clients = 0
         self._ended = False
@@ -62,6 +67,8 @@ class Broker:
     def commit_transaction(self, _timeout_s: float) -> None:
         self.commits += 1
         if self._refusals:
+            if self._unheard:
+                self.committed += self._open
             raise KafkaException(self._refusals.pop(0))
         self.committed += self._open
         self._open = []
@@ -157,6 +164,16 @@ def test_an_abort_that_ends_the_client_is_followed_by_a_new_one(monkeypatch: pyt
     assert broker.committed == [2, 3, 4, 5, 6, 7]
     assert broker.clients == 2
     assert figures["acked"] - figures["aborted"] == 6
+
+
+def test_a_commit_whose_answer_failed_is_told_as_doubtful(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker(ABORT, abort_refusals=[ABORTED], unheard=True)
+    said: list[dict[str, Any]] = []
+    monkeypatch.setattr(Parent, "say", lambda _self, event, **fields: said.append({"event": event, **fields}))
+    figures = produced(monkeypatch, broker)
+    assert broker.committed == [0, 1, 2, 3, 4, 5, 6, 7]
+    assert figures["acked"] - figures["aborted"] == 6
+    assert (said[-1]["event"], said[-1]["doubtful"]) == ("done", [(0, 2)])
 
 
 def test_an_abort_of_a_fenced_producer_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
