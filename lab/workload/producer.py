@@ -166,14 +166,12 @@ class TripProducer:
             else:
                 # Aborting drops what is still queued; the records shall lie in the log, below the abort marker.
                 self._producer.flush(_FLUSH_S)
+                self._abort()
         except KafkaException as error:
-            if error.args[0].fatal():
-                raise
             if commit:
                 self._counts.doubtful.append((first_seq, self._seq))
             commit = False
-        if not commit:
-            self._abort()
+            self._abort_after(error)
         self._producer.flush(_FLUSH_S)  # the queue is empty: what is left are delivery reports
         if not commit:
             self._counts.aborted += self._counts.acked - acked
@@ -181,19 +179,27 @@ class TripProducer:
         return commit
 
     def _abort(self) -> None:
-        """Abort what is open; once an abort that failed has ended a client for good, with a new one.
+        self._insist(self._producer.abort_transaction)
 
-        librdkafka is told INVALID_TXN_STATE where the cluster has aborted, or committed, by itself meanwhile.
+    def _abort_after(self, error: KafkaException) -> None:
+        """Abort what could not be ended; with a new client where that has ended this one for good.
+
+        librdkafka is told INVALID_TXN_STATE where the cluster has aborted, or committed, by itself meanwhile: by the abort, and
+        by a commit that it had given up before (seen with 2.16.1).
         """
-        try:
-            self._insist(self._producer.abort_transaction)
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.INVALID_TXN_STATE:
-                raise
-            self._producer.purge()
-            self._producer.flush(_FLUSH_S)
-            self._producer = Producer(self._settings)
-            self._insist(self._producer.init_transactions)
+        if not error.args[0].fatal():
+            try:
+                self._abort()
+            except KafkaException as refused:
+                error = refused
+            else:
+                return
+        if error.args[0].code() != KafkaError.INVALID_TXN_STATE:
+            raise error
+        self._producer.purge()
+        self._producer.flush(_FLUSH_S)
+        self._producer = Producer(self._settings)
+        self._insist(self._producer.init_transactions)
 
     def _insist(self, end: Callable[[float], None]) -> None:
         """End a transaction, however long its cluster is away."""

@@ -69,6 +69,8 @@ class Broker:
         if self._refusals:
             if self._unheard:
                 self.committed += self._open
+                self._open = []
+            self._ended = self._refusals[0].fatal()
             raise KafkaException(self._refusals.pop(0))
         self.committed += self._open
         self._open = []
@@ -166,12 +168,23 @@ def test_an_abort_that_ends_the_client_is_followed_by_a_new_one(monkeypatch: pyt
     assert figures["acked"] - figures["aborted"] == 6
 
 
-def test_a_commit_whose_answer_failed_is_told_as_doubtful(monkeypatch: pytest.MonkeyPatch) -> None:
-    broker = Broker(ABORT, abort_refusals=[ABORTED], unheard=True)
+@pytest.mark.parametrize(
+    ("refusals", "abort_refusals", "clients"),
+    [([ABORT], [ABORTED], 2), ([AGAIN, ABORTED], [], 2), ([ABORT], [], 1)],
+    ids=["an abort that is refused", "a commit that is refused", "an abort that is not"],
+)
+def test_a_commit_whose_answer_failed_is_told_as_doubtful(
+    monkeypatch: pytest.MonkeyPatch,
+    refusals: list[KafkaError],
+    abort_refusals: list[KafkaError],
+    clients: int,
+) -> None:
+    broker = Broker(*refusals, abort_refusals=abort_refusals, unheard=True)
     said: list[dict[str, Any]] = []
     monkeypatch.setattr(Parent, "say", lambda _self, event, **fields: said.append({"event": event, **fields}))
     figures = produced(monkeypatch, broker)
     assert broker.committed == [0, 1, 2, 3, 4, 5, 6, 7]
+    assert broker.clients == clients
     assert figures["acked"] - figures["aborted"] == 6
     assert (said[-1]["event"], said[-1]["doubtful"]) == ("done", [(0, 2)])
 
