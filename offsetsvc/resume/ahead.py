@@ -15,7 +15,8 @@ from parallax.runtime.deadline import Deadline
 AT_ONCE = 32
 """Partitions whose blocks are read together: what a call holds is bounded, however many it asks for."""
 
-_WHAT = "reading the index"
+READING = "reading the index"
+"""What a deadline that passed meanwhile says was being done."""
 
 _Read = Callable[[Collection[MissingBlock]], object]
 
@@ -58,7 +59,7 @@ def _missing_at_first(
     sources: Sequence[tuple[Question, TargetOffset, PlainSource]], deadline: Deadline
 ) -> Iterable[MissingBlock | None]:
     for question, commit, source in sources:
-        deadline.check(_WHAT)
+        deadline.check(READING)
         yield source.origin.history.missing_at_target(commit)
         if (log := question.destination.log) is not None:
             yield source.missing_below(log.low_watermark)
@@ -68,7 +69,7 @@ def _missing_there(
     sources: Sequence[tuple[Question, TargetOffset, PlainSource]], deadline: Deadline
 ) -> Iterable[MissingBlock | None]:
     for _, commit, source in sources:
-        deadline.check(_WHAT)
+        deadline.check(READING)
         told, _ = consumed_plainly(commit, source.origin)
         history = source.destination.history
         yield history.missing_at_source(consumed_end(told, history))

@@ -13,7 +13,7 @@ from offsetsvc.clusters import Clusters
 from offsetsvc.index.memory import IndexMemory
 from offsetsvc.moves import RecordedMoves
 from offsetsvc.parallel import Concurrently
-from offsetsvc.resume.ahead import AT_ONCE, read_ahead
+from offsetsvc.resume.ahead import AT_ONCE, READING, read_ahead
 from offsetsvc.resume.by_timestamp import Times
 from offsetsvc.resume.call import FailoverCall, FailoverRequest, Topics, way_between
 from offsetsvc.resume.many import ManyMapped, answer_many
@@ -114,7 +114,7 @@ class Failover:
                 "(service.max_partitions_per_call): name topics to split the call"
             )
         questions = call.with_kept(call.questions(partitions, call.read_shared(partitions, run)), run)
-        deadline.check("reading the index")
+        deadline.check(READING)
         plans = self._plans.of([question.plan for question in questions])
         now_ms = self._now_ms()
         answers = self._answered(list(zip(questions, plans, strict=True)), together, deadline, now_ms)
@@ -168,7 +168,7 @@ class Failover:
         now_ms = self._now_ms()
         found = []
         for question, plan in zip(questions, plans, strict=True):
-            deadline.check("reading the index")
+            deadline.check(READING)
             found.append(answer_many(question, plan(), positions[question.topic_partition], now_ms))
         return found
 
@@ -184,12 +184,10 @@ class Failover:
         for start in range(0, len(asked), AT_ONCE):
             some: list[tuple[Question, PartitionPlan]] = []
             for question, plan in asked[start : start + AT_ONCE]:
-                deadline.check("reading the index")
+                deadline.check(READING)
                 some.append((question, plan()))
             kept = read_ahead(some, self._index.read_blocks, deadline)
-            answers += together.map_here_first(
-                lambda item: answer_partition(*item, now_ms), some, "reading the index"
-            )
+            answers += together.map_here_first(lambda item: answer_partition(*item, now_ms), some, READING)
             del kept
         return answers
 
