@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from typing import Annotated
@@ -38,6 +39,7 @@ from replicator.leases.retention import RetentionBoard
 from replicator.leases.status import ReplicationStatus
 from replicator.leases.telling import telling
 from replicator.preflight import (
+    AT_ONCE,
     refuse_if_blocked,
     refused_findings,
     run_preflight,
@@ -105,12 +107,14 @@ def _every_target(config: Config) -> list[RegionName]:
 
 
 def _preflight(config: Config, regions: Sequence[RegionName], application: Application) -> list[Finding]:
+    routes = routes_of(config, regions)
     findings = run_preflight(
         config,
-        routes_of(config, regions),
+        routes,
         lambda cluster: TopicAdmin(cluster, config.cluster(cluster), timeout_ms=_CLUSTER_TIMEOUT_MS),
     )
-    findings += refused_findings([check_route(config, route) for route in routes_of(config, regions)])
+    with ThreadPoolExecutor(AT_ONCE, "preflight") as pool:
+        findings += refused_findings(list(pool.map(partial(check_route, config), routes)))
     session = application.session_settings
     slots = local_slots(session.master)
     first = [

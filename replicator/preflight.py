@@ -8,6 +8,7 @@ and nothing is started.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -27,6 +28,9 @@ from replicator.kafka.topics import (
     in_sync_settings,
     partition_counts,
 )
+
+AT_ONCE = 8
+"""Clusters, or run logs, that are asked at a time: one that is away takes its time limit, and nobody else's."""
 
 _ANY_TIME_MS = 2**63 - 1
 _FOREVER_MS = 2**63 - 1
@@ -73,23 +77,39 @@ class _Side:
 def run_preflight(
     config: Config, routes: Sequence[Route], open_cluster: Callable[[ClusterName], PreflightCluster]
 ) -> list[Finding]:
-    """Every finding for the routes, in the order of the routes.
+    """Every finding for the routes, in the order of the routes. Clusters are asked beside each other.
 
     Args:
         config: everything.
         routes: the routes that shall be replicated.
-        open_cluster: gives the door to a cluster; called once for each, also for those that are of no route.
+        open_cluster: gives the door to a cluster; called once for each, also for those that are of no route, from several threads.
     """
-    findings: list[Finding] = []
-    sides: dict[ClusterName, _Side | None] = {}
     sources = dict.fromkeys(config.source_cluster(route) for route in routes)
     targets = dict.fromkeys(aggregate_cluster(route.target) for route in routes)
-    for cluster in (*sources, *targets):
-        door = open_cluster(cluster)
-        sides[cluster] = _look(config, cluster, door, findings, is_target=cluster in targets)
-        if cluster in sources and sides[cluster] is not None:
-            findings.extend(_check_rack(config, cluster, door))
-    findings.extend(_one_cluster_twice(config, sides, open_cluster))
+
+    def look(cluster: ClusterName) -> tuple[_Side | None, list[Finding]]:
+        door, found = open_cluster(cluster), list[Finding]()
+        side = _look(config, cluster, door, found, is_target=cluster in targets)
+        if cluster in sources and side is not None:
+            found.extend(_check_rack(config, cluster, door))
+        return side, found
+
+    def ask_id(cluster: ClusterName) -> str:
+        try:
+            return open_cluster(cluster).cluster_id()
+        except ParallaxError:  # the routes don't need it
+            return ""
+
+    ends = list(sources | targets)
+    others = [cluster for cluster in config.clusters() if cluster not in ends]
+    with ThreadPoolExecutor(AT_ONCE, "preflight") as pool:
+        looking, asking = pool.map(look, ends), pool.map(ask_id, others)
+        looked = dict(zip(ends, looking, strict=True))
+        ids = dict(zip(others, asking, strict=True))
+    findings = [finding for _, found in looked.values() for finding in found]
+    sides = {cluster: side for cluster, (side, _) in looked.items()}
+    ids |= {cluster: side.cluster_id for cluster, side in sides.items() if side is not None}
+    findings.extend(_one_cluster_twice(config, ids))
     topics = {name: side.topics for name, side in sides.items() if side is not None}
     findings.extend(check_graph(config, routes, topics))
     for route in routes:
@@ -275,23 +295,11 @@ def _check_rack(config: Config, cluster: ClusterName, door: PreflightCluster) ->
         )
 
 
-def _one_cluster_twice(
-    config: Config,
-    sides: Mapping[ClusterName, _Side | None],
-    open_cluster: Callable[[ClusterName], PreflightCluster],
-) -> Iterator[Finding]:
+def _one_cluster_twice(config: Config, ids: Mapping[ClusterName, str]) -> Iterator[Finding]:
     """Clusters of the configuration that are one Kafka under several names, as far as they answer."""
     by_id: dict[str, list[ClusterName]] = {}
     for cluster in config.clusters():
-        if cluster in sides:
-            side = sides[cluster]
-            cluster_id = "" if side is None else side.cluster_id
-        else:
-            try:
-                cluster_id = open_cluster(cluster).cluster_id()
-            except ParallaxError:  # the routes don't need it
-                continue
-        if cluster_id:
+        if cluster_id := ids.get(cluster):
             names = by_id.setdefault(cluster_id, [])
             names += [name for name in [config.one_kafka(cluster)] if name not in names]
     for cluster_id, clusters in by_id.items():

@@ -6,6 +6,7 @@ import itertools
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from threading import Barrier
 
 import pytest
 
@@ -209,6 +210,20 @@ def test_a_cluster_of_no_route_that_does_not_answer_is_no_matter_of_these_routes
         raise ClusterUnavailableError(f"{name}: no answer")
 
     clusters = fitting()
+    assert run_preflight(wide_config(), [ROUTE], open_cluster) == []
+
+
+def test_clusters_are_asked_beside_each_other() -> None:
+    """Each of them answers once all have been asked, and not before."""
+    all_are_asked = Barrier(len(EVERY))
+    clusters = fitting() | {
+        name: FakeCluster() for name in EVERY if name.endswith(("regional-b", "aggregate-a"))
+    }
+
+    def open_cluster(name: ClusterName) -> FakeCluster:
+        all_are_asked.wait(timeout=60)
+        return clusters[name]
+
     assert run_preflight(wide_config(), [ROUTE], open_cluster) == []
 
 
