@@ -82,6 +82,11 @@ class StormGroup:
             if worker is not None:
                 worker.send("limit", per_s=None if per_s is None else per_s / self.size)
 
+    def tell_stacks(self) -> None:
+        """Let each member write what its threads are at into its log."""
+        for worker in self.workers():
+            worker.tell_stacks()
+
     def kill(self) -> None:
         """Make sure that nothing is left."""
         for worker in self.workers():

@@ -210,6 +210,21 @@ class GroupOffsets:
                 f"{cluster}: the offsets of {group} could not be set within {_EMPTY_S:.0f} s: {problem}"
             )
 
+    def describe(self, cluster: str, group: str) -> str:
+        """What a cluster says of a group and its members, as `kafka-consumer-groups --describe --members` does; or why it does not."""
+        admin = AdminClient({"bootstrap.servers": self._bootstrap(cluster), "log_level": 3})
+        try:
+            found = admin.describe_consumer_groups([group], request_timeout=_ANSWER_S)[group].result(
+                timeout=2 * _ANSWER_S
+            )
+        except (KafkaException, TimeoutError) as error:
+            return f"{group} at {cluster}: {error or 'no answer'}"
+        members = [
+            f"{member.member_id} has {sorted(item.partition for item in member.assignment.topic_partitions)}"
+            for member in found.members
+        ]
+        return f"{group} at {cluster}: {found.state.name}, {', '.join(members) or 'no members'}"
+
     def delete_topic(self, cluster: str, topic: str) -> None:
         """Delete a topic, as `kafka-topics --delete` does.
 

@@ -363,8 +363,16 @@ class Player:
         except WorkerError as error:
             if names := died(self._stack):
                 raise WorkerError(f"{', '.join(names)} ended by itself: {error}") from error
+            self._tell_of(late())
             raise
         self._note(f"all groups go on, {time.monotonic() - started:.1f} s later")
+
+    def _tell_of(self, groups: Sequence[str]) -> None:
+        """Why they stand still can't be asked any more once the stack has stopped."""
+        for name in groups:
+            self._groups[name].tell_stacks()
+            for region in REGIONS:
+                self._note(self._offsets.describe(f"aggregate-{region}", name))
 
     def _calm(self, seconds: float) -> None:
         """Let the storm's own time pass; what breaks meanwhile is seen at once."""

@@ -6,11 +6,12 @@ Each is started by a `lab.workload.worker.Worker`, talks JSON lines with it, and
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import signal
 import sys
 from pathlib import Path
 
-from lab.workload.channel import Channel
+from lab.workload.channel import TELL_STACKS, Channel
 from lab.workload.consuming import ConsumeError
 from lab.workload.plain import consume_plainly
 from lab.workload.plan import Plan
@@ -46,6 +47,7 @@ def main() -> int:
     """Run one role; returns the exit code."""
     # Ctrl-C in a terminal reaches the parent, which ends its children in order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    faulthandler.register(TELL_STACKS)
     arguments = _arguments()
     channel = Channel()
     try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import queue
+import signal
 import sys
 import threading
 import time
@@ -16,6 +17,8 @@ from typing import Any, TextIO
 Message = Mapping[str, Any]
 
 STOP: Message = {"do": "stop"}
+TELL_STACKS = signal.SIGUSR1
+"""A child that gets it writes what each of its threads is at to its standard error."""
 _STATUS_EVERY_S = 0.25
 
 

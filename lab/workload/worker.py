@@ -15,7 +15,7 @@ from typing import Any
 
 import lab.stack.guard
 from lab.stack.errors import StackError
-from lab.workload.channel import STOP, Message
+from lab.workload.channel import STOP, TELL_STACKS, Message
 from lab.workload.plan import Plan
 
 _GUARD = Path(lab.stack.guard.__file__)
@@ -118,6 +118,11 @@ class Worker:
         if not found:
             raise WorkerError(f"{self.name} ended before {name!r}{self._tail()}")
         return found[-1]
+
+    def tell_stacks(self) -> None:
+        """Let it write what each of its threads is at into its log; nothing happens if it has ended."""
+        if (pid := self.pid) is not None:
+            os.kill(pid, TELL_STACKS)
 
     def join(self, within_s: float) -> None:
         """Wait until it has ended by itself.

@@ -111,6 +111,9 @@ class World:
     def read(self, _cluster: str, _group: str) -> Mapping[int, CommitSeen]:
         return self.commits.pop(0) if len(self.commits) > 1 else self.commits[0]
 
+    def describe(self, cluster: str, group: str) -> str:
+        return f"{group} at {cluster}: PREPARING_REBALANCING"
+
     def set(self, cluster: str, group: str, offsets: Mapping[int, int]) -> None:
         self.log.append(f"set {group} at {cluster} to {dict(offsets)}")
 
@@ -132,6 +135,9 @@ class Group:
 
     def limit(self, per_s: float | None) -> None:
         self._world.log.append(f"limit {self._name} to {per_s}")
+
+    def tell_stacks(self) -> None:
+        self._world.log.append(f"stacks of {self._name}")
 
     def stop(self) -> None:
         self._world.log.append(f"stop members of {self._name}")
@@ -233,6 +239,14 @@ def test_what_ended_by_itself_is_named_where_groups_do_not_go_on(world: World) -
     world.states |= {"spark": "died"}
     with pytest.raises(WorkerError, match="spark ended by itself: not every group has been delivered"):
         world.play(Act(ActKind.RIVAL_SYNC))
+
+
+def test_groups_that_stand_still_are_described_while_their_members_live(world: World) -> None:
+    world.flows = False
+    with pytest.raises(WorkerError, match="not every group has been delivered"):
+        world.play(Act(ActKind.RIVAL_SYNC))
+    assert "stacks of solo-a" in world.log
+    assert "solo-a at aggregate-b: PREPARING_REBALANCING" in world.player.happened[-1].notes
 
 
 def test_the_route_of_a_lost_region_is_widened_when_it_is_back(world: World) -> None:
