@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from typing import Annotated
@@ -27,7 +26,7 @@ from parallax.upkeep.keeping import CANARY, RETENTION, STATES, Round, Upkeep, ke
 from replicator.findings import Finding, Severity
 from replicator.kafka.canary import CanaryWriter, clusters_to_write_to
 from replicator.kafka.retention import INTERVAL_S, TIMEOUT_MS, RetentionReader
-from replicator.kafka.run_log_check import check_route
+from replicator.kafka.run_log_check import check_routes
 from replicator.kafka.topics import TopicAdmin
 from replicator.lease import LeaseProgress
 from replicator.leases.board import ProgressBoard
@@ -39,7 +38,6 @@ from replicator.leases.retention import RetentionBoard
 from replicator.leases.status import ReplicationStatus
 from replicator.leases.telling import telling
 from replicator.preflight import (
-    AT_ONCE,
     refuse_if_blocked,
     refused_findings,
     run_preflight,
@@ -113,8 +111,7 @@ def _preflight(config: Config, regions: Sequence[RegionName], application: Appli
         routes,
         lambda cluster: TopicAdmin(cluster, config.cluster(cluster), timeout_ms=_CLUSTER_TIMEOUT_MS),
     )
-    with ThreadPoolExecutor(AT_ONCE, "preflight") as pool:
-        findings += refused_findings(list(pool.map(partial(check_route, config), routes)))
+    findings += refused_findings(check_routes(config, routes))
     session = application.session_settings
     slots = local_slots(session.master)
     first = [

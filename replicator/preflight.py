@@ -29,9 +29,8 @@ from replicator.kafka.topics import (
     partition_counts,
 )
 
-AT_ONCE = 8
-"""Clusters, or run logs, that are asked at a time: one that is away takes its time limit, and nobody else's."""
-
+_AT_ONCE = 8
+"""Clusters that are asked at a time: one that is away takes its time limit, and nobody else's."""
 _ANY_TIME_MS = 2**63 - 1
 _FOREVER_MS = 2**63 - 1
 _REPLICAS = 3
@@ -102,7 +101,7 @@ def run_preflight(
 
     ends = list(sources | targets)
     others = [cluster for cluster in config.clusters() if cluster not in ends]
-    with ThreadPoolExecutor(AT_ONCE, "preflight") as pool:
+    with ThreadPoolExecutor(_AT_ONCE, "preflight") as pool:
         looking, asking = pool.map(look, ends), pool.map(ask_id, others)
         looked = dict(zip(ends, looking, strict=True))
         ids = dict(zip(others, asking, strict=True))

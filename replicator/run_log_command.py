@@ -22,7 +22,7 @@ from replicator.copying.rebuild import GoingOn
 from replicator.kafka.kept_records import RecordOffsets
 from replicator.kafka.rebuild import Rebuild, RebuildPlan
 from replicator.kafka.run_log import read_partition
-from replicator.kafka.run_log_check import RouteCheck, check_route
+from replicator.kafka.run_log_check import RouteCheck, check_routes
 from replicator.kafka.spans import Span
 from replicator.kafka.topics import TopicAdmin
 
@@ -57,7 +57,7 @@ def check(config: ConfigOption, route: RouteOption = None, as_json: JsonOption =
             except UnavailableError:
                 return 0
 
-        checks = [check_route(settings, item, indexed_up_to) for item in routes]
+        checks = check_routes(settings, routes, indexed_up_to)
     if as_json:
         print_json([item.to_json() for item in checks])
     else:

@@ -218,7 +218,7 @@ class GroupOffsets:
                 timeout=2 * _ANSWER_S
             )
         except (KafkaException, TimeoutError) as error:
-            return f"{group} at {cluster}: {error or 'no answer'}"
+            return f"{group} at {cluster}: {str(error) or 'no answer'}"
         members = [
             f"{member.member_id} has {sorted(item.partition for item in member.assignment.topic_partitions)}"
             for member in found.members

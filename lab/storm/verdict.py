@@ -101,10 +101,11 @@ def _produced_otherwise(facts: StormFacts, produced: set[RecordId]) -> Iterator[
     """What is written is what was acknowledged, and of each transaction without an answer all or nothing."""
     known = len(produced)
     for doubtful in facts.doubtful:
-        written = len(doubtful.records() & produced)
+        records = doubtful.records()
+        written = len(records & produced)
         known -= written
-        if written not in {0, len(doubtful.records())}:
-            yield f"of {len(doubtful.records()):,} records of one transaction of region {doubtful.region}, {written:,} are written"
+        if written not in {0, len(records)}:
+            yield f"of {len(records):,} records of one transaction of region {doubtful.region}, {written:,} are written"
     if facts.acked_records != known:
         beside = (
             f" beside {len(produced) - known:,} of transactions without an answer" if facts.doubtful else ""

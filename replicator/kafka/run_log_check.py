@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ from replicator.kafka.run_log import KafkaRunLog, SystemClock, load_states, snap
 from replicator.lease import Lease
 
 _FIRST_OFFSETS = 100
+_AT_ONCE = 8
 
 IndexedUpTo = Callable[[Route, int, int], int]
 """As `parallax.ports.index.MappingIndexWriter.indexed_up_to`."""
@@ -85,6 +87,20 @@ class RouteCheck:
             "problems": self.problems,
             "shards": [asdict(shard) for shard in self.shards],
         }
+
+
+def check_routes(
+    config: Config, routes: Sequence[Route], indexed_up_to: IndexedUpTo | None = None
+) -> list[RouteCheck]:
+    """Look at several routes' run logs beside each other: one whose cluster is away takes its time limit, and nobody else's.
+
+    Args:
+        config: all configuration.
+        routes: the routes, in the order of what is returned.
+        indexed_up_to: as of `check_route`; called from several threads.
+    """
+    with ThreadPoolExecutor(_AT_ONCE, "run-logs") as pool:
+        return list(pool.map(lambda route: check_route(config, route, indexed_up_to), routes))
 
 
 def check_route(config: Config, route: Route, indexed_up_to: IndexedUpTo | None = None) -> RouteCheck:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from threading import Barrier
 from types import SimpleNamespace
 from typing import Any, ClassVar, NoReturn, Self
 
@@ -19,6 +20,7 @@ from parallax.errors import StoreUnavailableError, UnknownRouteError
 from replicator import run_log_command
 from replicator.copying.rebuild import GoingOn, Restored
 from replicator.copying.recovery import RunLogError, RunLogProblem
+from replicator.kafka import run_log_check
 from replicator.kafka.layout_record import LayoutRecord
 from replicator.kafka.rebuild import RebuildPlan
 from replicator.kafka.run_log_check import RouteCheck, ShardCheck
@@ -100,7 +102,7 @@ def checks(monkeypatch: pytest.MonkeyPatch, *, sound: bool) -> None:
     whole = ShardCheck(0, 5, 900, 4, 1_500, 20_000, 16, 7_200_000)
     other = whole if sound else ShardCheck(1, 5, 900, problem=str(REFUSED))
     found = RouteCheck(ROUTE, LAYOUT, TopicId("log"), [whole, other])
-    monkeypatch.setattr(run_log_command, "check_route", lambda *_: found)
+    monkeypatch.setattr(run_log_check, "check_route", lambda *_: found)
 
 
 def test_a_sound_run_log_is_shown(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,3 +169,17 @@ def test_what_can_not_be_kept_is_not_done(run: Run, monkeypatch: pytest.MonkeyPa
 
 def test_a_route_that_is_not_configured_is_refused(run: Run) -> None:
     assert isinstance(run("rebuild", "--route", "b->a").exception, UnknownRouteError)
+
+
+def test_run_logs_are_looked_at_beside_each_other_and_told_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them is there once all have been asked for, and not before."""
+    routes = [Route.parse(name) for name in ("b->a", "a->b", "a->a")]
+    all_are_asked = Barrier(len(routes))
+
+    def check_route(_config: object, route: Route, _indexed_up_to: object) -> RouteCheck:
+        all_are_asked.wait(timeout=60)
+        return RouteCheck(route, None, None)
+
+    monkeypatch.setattr(run_log_check, "check_route", check_route)
+    found = run_log_check.check_routes(SimpleNamespace(), routes)  # type: ignore[arg-type] # nobody reads it
+    assert [item.route for item in found] == routes
