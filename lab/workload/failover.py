@@ -13,6 +13,7 @@ from confluent_kafka import TopicPartition
 from lab.stack.access import kafka_client, offset_client
 from lab.stack.secure.material import CONSUMER
 from lab.workload.channel import Channel
+from lab.workload.client_state import STATISTICS_EVERY_MS, ClientState
 from lab.workload.consuming import ConsumeError, ConsumeLoop
 from lab.workload.delivered import DeliveredLog
 from parallax import FailoverConsumer, FailoverEvent
@@ -21,6 +22,8 @@ from parallax.errors import ParallaxError
 
 _BACK_AGAIN = {"reconnect.backoff.max.ms": 1_000}
 """A cluster that was away is found a second after its return, not ten."""
+_WARNINGS = 4
+"""Sessions that time out, and polls that come late, are warnings to librdkafka (syslog's numbers)."""
 _COMMITTING = {"enable.auto.commit": True, "auto.commit.interval.ms": 500}
 """A move may begin at any time, and then the consumer itself commits before it leaves."""
 
@@ -40,8 +43,18 @@ class _Member:
         self._channel = channel
         self._region, self._stage = region, 0
         self._skipped = {0: 0}
+        state = ClientState()
+        state.tell_with_stacks()
         self.consumer = FailoverConsumer(
-            {"group.id": group, "client.id": f"{group}-member", "log_level": 3, **_BACK_AGAIN, **_COMMITTING},
+            {
+                "group.id": group,
+                "client.id": f"{group}-member",
+                "log_level": _WARNINGS,
+                "statistics.interval.ms": STATISTICS_EVERY_MS,
+                "stats_cb": state.keep,
+                **_BACK_AGAIN,
+                **_COMMITTING,
+            },
             clusters={
                 name: kafka_client(section.aggregate.bootstrap_servers, CONSUMER)
                 for name, section in regions.items()
