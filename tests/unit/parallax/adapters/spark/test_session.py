@@ -51,6 +51,11 @@ class TestSession:
         assert options["spark.ui.enabled"] == "false"
         assert options["spark.driver.bindAddress"] == "127.0.0.1"
 
+    @pytest.mark.parametrize("master", [None, "spark://h:7077"])
+    def test_workers_keep_few_heaps(self, master: str | None) -> None:
+        options = session_options(SessionSettings(1, master, insecure=True))
+        assert options["spark.executorEnv.MALLOC_ARENA_MAX"] == "2"
+
     def test_a_cluster_s_driver_is_not_bound_to_the_loopback_interface(self) -> None:
         options = session_options(SessionSettings(1, "spark://h:7077"))
         assert "spark.driver.bindAddress" not in options
@@ -103,7 +108,8 @@ class TestSession:
     def test_a_start_adds_no_variable_beside_other_threads_and_leaves_java_s_own_home(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(os, "environ", {**os.environ, "JAVA_HOME": str(find_java_home())})
+        environment = {name: value for name, value in os.environ.items() if name != "MALLOC_ARENA_MAX"}
+        monkeypatch.setattr(os, "environ", environment | {"JAVA_HOME": str(find_java_home())})
         before: set[str] = set()
         ended: list[object] = []
 
@@ -121,6 +127,7 @@ class TestSession:
         starting.close()
         assert ended == ["the gateway"]
         assert set(os.environ) == before
+        assert os.environ["MALLOC_ARENA_MAX"] == "2"  # the JVM's
         assert os.environ["JAVA_HOME"] == str(find_java_home())
 
     def test_a_start_that_is_closed_meanwhile_goes_no_further(self, monkeypatch: pytest.MonkeyPatch) -> None:
