@@ -6,13 +6,15 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from statistics import median
+from statistics import mean, median, variance
 from typing import NamedTuple
 
 MIB = 1024 * 1024
 _HOUR_S = 3_600.0
 _LEAST_READINGS = 12
 _LATEST_COUNT_S = 300.0
+_SURE = 2.0
+"""Rows that come by the dozen now and then differ from half to half by chance: so many standard errors are allowed for that."""
 
 TABLE_FILES = "table files"
 """The kind of handles that are not judged: Cassandra has as many files of its tables open as its compaction leaves it."""
@@ -51,7 +53,7 @@ class GrowthLimits:
         pools: names of threads of which a process makes one whenever more calls than ever are under way, and how many it makes
             at most. Up to that they are no growth.
         memory_mib_per_h, threads, handles: growth that is still called flat: of memory an hour, of the others in all.
-        rows_factor: how many times the rows a minute of a table's first half its second half may have.
+        rows_factor: how many times the rows a minute of a table's first half its second half may have, and what chance may add.
     """
 
     warm_up_s: float = 600.0
@@ -174,9 +176,17 @@ def swelling_tables(tables: Mapping[str, Sequence[RowsReading]], limits: GrowthL
         half = len(rates) // 2
         if not half:
             continue
-        first, second = sum(rates[:half]) / half, sum(rates[-half:]) / half
-        if second > limits.rows_factor * max(first, 1.0):
+        earlier, later = rates[:half], rates[-half:]
+        first, second = mean(earlier), mean(later)
+        if second > limits.rows_factor * max(first, 1.0) + _SURE * _standard_error(earlier, later):
             yield f"{name} grew by {first:.1f} rows a minute at first, and by {second:.1f} later"
+
+
+def _standard_error(earlier: Sequence[float], later: Sequence[float]) -> float:
+    """Of the difference of two means, as far as the values themselves tell."""
+    if min(len(earlier), len(later)) < 2:  # noqa: PLR2004 - one value varies in nothing
+        return 0.0
+    return math.sqrt(variance(earlier) / len(earlier) + variance(later) / len(later))
 
 
 def growing_processes(

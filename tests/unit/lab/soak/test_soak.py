@@ -171,6 +171,17 @@ def test_a_table_that_grows_steadily_is_flat_and_one_that_swells_is_not() -> Non
     assert list(swelling_tables({"groups": rows([0] * 60)}, LIMITS)) == []
 
 
+def test_rows_that_come_by_the_dozen_may_differ_from_half_to_half_by_chance() -> None:
+    # Blocks of partitions, each of which fills at its own time: nearly what an hour's soak once counted after its warm-up.
+    first = [0, 4, 0, 4, 0, 4, 4, 8, 0, 0, 5, 3, 0, 0, 0, 10, 7, 3, 0, 0, 8, 0, 4, 0]
+    second = [4, 4, 0, 0, 8, 0, 12, 4, 0, 0, 0, 4, 4, 8, 0, 4, 16, 0, 0, 0, 8, 0, 8, 0]
+    assert sum(second) > LIMITS.rows_factor * sum(first)
+    counted = [0.0] * 10 + [float(more) for more in (*first, *second)]
+    assert list(swelling_tables({"blocks": rows(counted)}, LIMITS)) == []
+    thrice = rows([0.0, 8.0] * 20 + [0.0, 24.0] * 20)
+    assert len(list(swelling_tables({"blocks": thrice}, LIMITS))) == 1
+
+
 def not_looked_at(counted_until_s: float = 3_550, **lived: int) -> list[str]:
     """What an hour's soak says that has read Spark, a service and a worker for so many minutes."""
     minutes = {"spark 7": 60, "offsetsvc-a 8": 60, "cassandra 9": 60, "spark worker 10": 60} | {
