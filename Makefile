@@ -108,8 +108,8 @@ modes: setup ## Lose replicators and regions in every shape of routes, and play 
 demo: setup ## Lose a region under load, fail over and back (KEEP=1: leave the stack up; REPLICATOR_DIES=1: kill that too; SECURE=1: TLS and least rights; MODE=two-way|active-standby: one cluster a region)
 	@$(BIN)/python -m lab.demo $(if $(filter-out 0,$(KEEP)),--keep) $(if $(filter-out 0,$(REPLICATOR_DIES)),--replicator-dies) $(if $(filter-out 0,$(SECURE)),--secure) $(if $(MODE),--mode $(MODE))
 
-prove: setup ## Hold every record and the answer for every offset against the truth, after a kill -9
-	@$(BIN)/python -m lab.prove $(if $(filter-out 0,$(KEEP)),--keep)
+prove: setup ## Hold every record and the answer for every offset against the truth, after a kill -9 (STORE_LOST=1: and the loss of Cassandra)
+	@$(BIN)/python -m lab.prove $(if $(filter-out 0,$(KEEP)),--keep) $(if $(filter-out 0,$(STORE_LOST)),--store-lost)
 
 storm: setup ## Play random faults over groups that move, and count every record: SEED=n (SCHEDULE_ONLY=1: only print them)
 	@$(BIN)/python -m lab.storm --seed $(or $(SEED),1) $(if $(filter-out 0,$(SCHEDULE_ONLY)),--dry-run) $(if $(filter-out 0,$(KEEP)),--keep)

@@ -23,6 +23,7 @@ class ProveOptions:
         least_inversions: fewer pairs of records in opposite order in the two aggregates make the proof worthless.
         narrow_bytes_per_s: the route from region a to region b gets no more in the first stretch and the idle one.
         threads: ask at the same time.
+        store_lost: once all is copied, Cassandra loses all that it holds; the answers come from what the run logs give back.
         directory: reports, logs and the stack's folder go here.
         keep: leave the stack running.
     """
@@ -33,6 +34,7 @@ class ProveOptions:
     least_inversions: int = 1_000
     narrow_bytes_per_s: int = 500
     threads: int = 12
+    store_lost: bool = False
     topic: str = "proof"
     directory: Path = field(default_factory=lambda: Path("build/prove"))
     keep: bool = False

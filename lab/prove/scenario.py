@@ -15,6 +15,7 @@ from lab.oracle.outage import stalls_s
 from lab.prove.ask import Answers, OffsetSweep
 from lab.prove.kill import Kill, kill_in_transaction
 from lab.prove.options import ProveOptions
+from lab.prove.store import lose_store
 from lab.workload.delivered import read_group
 from lab.workload.distance import FAR_READER, NarrowLink
 from lab.workload.playing import Stack
@@ -85,6 +86,10 @@ class Proof:
                 threads=self._options.threads,
             )
             clean_up.callback(asker.close)
+            if self._options.store_lost:
+                self._await_index(asker)
+                self._progress.begin("Cassandra is lost, and the index filled again")
+                lose_store(self._stack, self._progress.remark)
             answers, asked_s = self._ask(asker, targets)
         return self._report(kill, sources, targets, answers, asked_s)
 
@@ -167,12 +172,8 @@ class Proof:
         return read_topic(name, self._stack.bootstrap(name), self._options.topic)
 
     def _ask(self, asker: OffsetSweep, targets: Mapping[str, TopicLog]) -> tuple[Answers, float]:
-        ends = {cluster: asked.ask(within_s=10.0) for cluster, asked in self._ends.items()}
-        origin_ends, destination_ends = ends["aggregate-a"], ends["aggregate-b"]
-        if origin_ends is None or destination_ends is None:
-            raise WorkerError("an aggregate cluster does not answer")
         self._progress.begin("waiting for the index")
-        self._await_index(asker, origin_ends, destination_ends)
+        origin_ends = self._await_index(asker)
         mappings = {
             partition: TrueMapping(partition, records, targets["b"].partitions[partition])
             for partition, records in targets["a"].partitions.items()
@@ -181,20 +182,31 @@ class Proof:
         started = monotonic()
         return asker.ask_all(mappings, origin_ends, self._progress.advance), monotonic() - started
 
-    def _await_index(
-        self, asker: OffsetSweep, origin: Mapping[int, int], destination: Mapping[int, int]
-    ) -> None:
-        """Wait until a group that has consumed everything would be sent to the end: then all rows are indexed."""
+    def _await_index(self, asker: OffsetSweep) -> Mapping[int, int]:
+        """Wait until every service would send a group that has consumed everything to the end: then all rows are indexed.
+
+        Returns:
+            Where aggregate-a ends, by partition.
+        """
+        ends = {cluster: asked.ask(within_s=10.0) for cluster, asked in self._ends.items()}
+        origin, destination = ends["aggregate-a"], ends["aggregate-b"]
+        if origin is None or destination is None:
+            raise WorkerError("an aggregate cluster does not answer")
 
         def indexed() -> bool:
             try:
-                answers = [asker.ask(partition, end) for partition, end in origin.items()]
+                answers = [
+                    asker.ask(partition, end, service)
+                    for service in range(len(_REGIONS))
+                    for partition, end in origin.items()
+                ]
             except ParallaxError as error:
                 self._progress.remark(f"not answered yet: {error}")
                 return False
             return all(answer.resume_offset >= destination[answer.partition] for answer in answers)
 
         wait_until(indexed, _INDEXED_S, f"the index was not complete after {_INDEXED_S:.0f} s")
+        return origin
 
     def _report(
         self,

@@ -16,7 +16,7 @@ PARTITIONS = 2
 @pytest.mark.heavy
 @pytest.mark.timeout(420)
 def test_a_small_proof_succeeds(tmp_path: Path) -> None:
-    arguments = ["--records", str(RECORDS), "--partitions", str(PARTITIONS), "--flow-s", "8"]
+    arguments = ["--records", str(RECORDS), "--partitions", str(PARTITIONS), "--flow-s", "8", "--store-lost"]
     report = report_of(play("lab.prove", tmp_path, *arguments), tmp_path)
     assert report["records"] == RECORDS
     # Every next offset from 0 to the end of each partition; control records take offsets too.
