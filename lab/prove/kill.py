@@ -1,12 +1,16 @@
-"""Killing the Spark application in the middle of a transaction."""
+"""What the proof takes away: the Spark application in the middle of a transaction, and Cassandra with all that it holds."""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from lab.stack.errors import StackError
 from lab.stack.layout import SPARK
+from lab.stack.services import PARALLAX
 from lab.workload.playing import Stack
 from lab.workload.topics import EndOffsets
 from lab.workload.worker import WorkerError, wait_until
@@ -17,6 +21,7 @@ _DECIDED_S = 1.0
 _BETWEEN_S = 0.3
 _OPEN_WITHIN_S = 30.0
 _ANSWER_S = 10.0
+_APPLY_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,35 @@ def kill_in_transaction(stack: Stack, ends: Mapping[str, EndOffsets], remark: Ca
         stack.start(SPARK)
         time.sleep(_BETWEEN_S)
     raise WorkerError(f"Spark stood still {_TRIES} times, and never in a transaction")
+
+
+def lose_store(stack: Stack, remark: Callable[[str], None]) -> None:
+    """Kill Cassandra, delete its files, start it empty and make its tables; replicators live on meanwhile.
+
+    Region b's offset service begins anew, and knows only what is in those tables; region a's has what it remembers.
+
+    Raises:
+        StackError: it did not come up again, or the tables could not be made.
+    """
+    layout = stack.layout
+    for node in layout.spec.cassandra_nodes:
+        stack.kill(node)
+        shutil.rmtree(layout.directory / "data" / node / "storage")
+        stack.start(node)
+    done = subprocess.run(
+        [*PARALLAX, "schema", "apply", "--config", str(layout.config_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_APPLY_S,
+    )
+    if done.returncode != 0:
+        raise StackError(
+            f"`parallax schema apply` failed (exit code {done.returncode}):\n{done.stdout}{done.stderr}"
+        )
+    stack.kill("offsetsvc-b")
+    stack.start("offsetsvc-b")
+    remark("Cassandra was lost with all that it held, and its tables were made anew")
 
 
 def _held(cluster: str, ends: EndOffsets) -> dict[int, int]:

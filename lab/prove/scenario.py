@@ -13,9 +13,8 @@ from lab.oracle.copies import compare_copies
 from lab.oracle.logs import TopicLog, count_inversions, read_topic
 from lab.oracle.outage import stalls_s
 from lab.prove.ask import Answers, OffsetSweep
-from lab.prove.kill import Kill, kill_in_transaction
+from lab.prove.kill import Kill, kill_in_transaction, lose_store
 from lab.prove.options import ProveOptions
-from lab.prove.store import lose_store
 from lab.workload.delivered import read_group
 from lab.workload.distance import FAR_READER, NarrowLink
 from lab.workload.playing import Stack
