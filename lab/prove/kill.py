@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from lab.stack.errors import StackError
+from lab.stack.java import find_java
 from lab.stack.layout import SPARK
-from lab.stack.services import PARALLAX
+from lab.stack.services import apply_schema
 from lab.workload.playing import Stack
 from lab.workload.topics import EndOffsets
 from lab.workload.worker import WorkerError, wait_until
@@ -21,7 +20,6 @@ _DECIDED_S = 1.0
 _BETWEEN_S = 0.3
 _OPEN_WITHIN_S = 30.0
 _ANSWER_S = 10.0
-_APPLY_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,19 +80,9 @@ def lose_store(stack: Stack, remark: Callable[[str], None]) -> None:
     layout = stack.layout
     for node in layout.spec.cassandra_nodes:
         stack.kill(node)
-        shutil.rmtree(layout.directory / "data" / node / "storage")
+        shutil.rmtree(layout.storage_path(node))
         stack.start(node)
-    done = subprocess.run(
-        [*PARALLAX, "schema", "apply", "--config", str(layout.config_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=_APPLY_S,
-    )
-    if done.returncode != 0:
-        raise StackError(
-            f"`parallax schema apply` failed (exit code {done.returncode}):\n{done.stdout}{done.stderr}"
-        )
+    apply_schema(layout, find_java())
     stack.kill("offsetsvc-b")
     stack.start("offsetsvc-b")
     remark("Cassandra was lost with all that it held, and its tables were made anew")

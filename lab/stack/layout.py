@@ -120,9 +120,9 @@ class StackLayout:
         }
         return links | {node: {ports[f"{node}/far"]: ports[node]} for node in self.spec.cassandra_nodes}
 
-    def storage_path(self, broker: str) -> Path:
-        """The logs of a Kafka broker: a folder for each partition."""
-        return self.directory / "data" / broker / "storage"
+    def storage_path(self, node: str) -> Path:
+        """What a Kafka broker keeps (a folder for each partition), or a Cassandra node."""
+        return self.directory / "data" / node / "storage"
 
     def steering_path(self, process: str) -> Path:
         """What the clock and the resolver of a service go by (`lab.stack.steering`)."""
