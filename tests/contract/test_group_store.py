@@ -280,6 +280,14 @@ class TestStanding:
         assert groups.reported(THERE, [group, other]) == {}
         assert groups.reported(HERE, []) == {}
 
+    def test_a_commit_seen_after_a_report_is_told_though_nobody_saw_the_group_stand(
+        self, groups: GroupStore, group: GroupName
+    ) -> None:
+        groups.save_observed([replace(observed(group, 0, 40, 5), reported=True)])
+        groups.save_observed([observed(group, 0, 41, 6)])
+        assert groups.observed(group, HERE) == [observed(group, 0, 41, 6)]
+        assert groups.stored([group], [HERE])[group].observed[HERE] == [observed(group, 0, 41, 6)]
+
     def test_what_is_seen_or_forgotten_later_counts(self, groups: GroupStore, group: GroupName) -> None:
         groups.save_observed([observed(group, 0, 40, 5), observed(group, 1, 41, 5)])
         groups.note_standing(HERE, [group], 50)

@@ -544,7 +544,8 @@ class CassandraGroupStore:
             self._connection.prepare, (self._select_cql["group_observed"], self._standing_cql)
         )
         rows, stands = self._connection.run_all([(select, (group, cluster)), (standing, (cluster, group))])
-        stands_at_ms = stands[0][0] if stands else -1
+        # A group's row tells of reports alone until somebody has seen it stand.
+        stands_at_ms = next((at_ms for (at_ms,) in stands if at_ms is not None), -1)
         found = _stored(rows, lambda item, text: observed_from_text(group, cluster, item, text))
         return [item if isinstance(item, UnreadableRow) else item.standing_at(stands_at_ms) for item in found]
 
