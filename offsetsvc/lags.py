@@ -130,8 +130,7 @@ class LagHistories:
     def verdict(self, group: GroupName, cluster: ClusterName) -> pb.LagVerdict | None:
         """How it does there; None: nobody has looked before, or it has no position there."""
         with self._lock:
-            watched = self._groups.get(group)
-            at = None if watched is None else watched.clusters.get(cluster)
+            at = self._moments(group, cluster)
             found = (
                 None
                 if at is None
@@ -141,6 +140,11 @@ class LagHistories:
             )
         return None if found is None else _verdict_to_pb(found)
 
+    def _moments(self, group: GroupName, cluster: ClusterName) -> GroupMoments | None:
+        """The group as it went there, under the lock; None: nobody looks."""
+        watched = self._groups.get(group)
+        return None if watched is None else watched.clusters.get(cluster)
+
     def remember(self) -> None:
         """Take a sample of each; unknown where a cluster does not answer."""
         oldest_s, deadline = self._clock() - LOOKED_WITHIN_S, Deadline.after_ms(_WITHIN_MS, self._clock)
@@ -149,7 +153,8 @@ class LagHistories:
                 group: item for group, item in self._groups.items() if item.looked_at_s >= oldest_s
             }
             watched = [(group, cluster) for group, item in self._groups.items() for cluster in item.clusters]
-        members = {cluster: self._members(cluster, watched, deadline) for _, cluster in watched}
+        asked = dict.fromkeys(cluster for _, cluster in watched)
+        members = {cluster: self._members(cluster, watched, deadline) for cluster in asked}
         for group, cluster in reversed(watched):
             points: Points = {}
             if not deadline.passed:
@@ -157,9 +162,10 @@ class LagHistories:
                     points = _points_of(self._clusters, group, cluster)
             sample = pb.LagSample(at_ms=self._now_ms(), lag_records=_total(points))
             with self._lock:
-                if (item := self._groups.get(group)) is not None:
-                    item.clusters[cluster].samples.append(sample)
-                    item.clusters[cluster].take(points, members=members[cluster].get(group, True))
+                moments = self._moments(group, cluster)  # others may have been looked at since
+                if moments is not None:
+                    moments.samples.append(sample)
+                    moments.take(points, members=members[cluster].get(group, True))
 
     def _members(
         self, cluster: ClusterName, watched: Collection[tuple[GroupName, ClusterName]], deadline: Deadline

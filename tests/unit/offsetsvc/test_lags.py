@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from typing import Any
+
+import pytest
 
 from offsetsvc.clusters import Clusters
 from offsetsvc.lags import LOOKED_WITHIN_S, MOST_GROUPS, SAMPLES, LagHistories
 from parallax.domain.ids import ClusterName, GroupName, TopicPartition
 from parallax.domain.lag_verdict import WINDOW
+from parallax.ports.clusters import GroupState
 from parallax.v1 import offsets_pb2 as pb
-from tests.worlds.offset_world import GROUP, NOW_MS, TOPIC, World
+from tests.worlds.offset_world import GROUP, NOW_MS, TOPIC, FakeCluster, World
 
 ON_A, ON_B = ClusterName("aggregate-a"), ClusterName("aggregate-b")
 
@@ -73,6 +78,43 @@ def test_ten_minutes_of_a_hundred_groups_are_kept_while_somebody_looks() -> None
         clock.now_s += LOOKED_WITHIN_S + 1
         histories.remember()
         assert histories.looked(GROUP, [ON_A])[ON_A] == []
+
+
+def test_a_cluster_is_asked_for_members_once_however_many_groups_are_watched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, clock, asked = World(), Clock(), Counter[ClusterName]()
+    for cluster in world.clusters.values():
+
+        def counted(chosen: Any, cluster: FakeCluster = cluster) -> list[GroupState]:
+            asked[cluster.cluster] += 1
+            return []
+
+        monkeypatch.setattr(cluster, "groups", counted)
+    with made(world, clock) as histories:
+        for number in range(20):
+            histories.looked(GroupName(f"group-{number}"), [ON_A, ON_B])
+        histories.remember()
+    assert asked == {ON_A: 1, ON_B: 1}
+
+
+def test_a_group_may_make_room_for_others_and_come_back_elsewhere_while_samples_are_taken() -> None:
+    world, clock = World(), Clock()
+    behind(world, 2, 10)
+    with closing(Clusters(world.clusters, probe_every_ms=60_000)) as clusters:
+        others = [GroupName(f"group-{number}") for number in range(MOST_GROUPS)]
+
+        def meanwhile() -> int:
+            for group in others:
+                histories.looked(group, [ON_A])
+            others.clear()
+            histories.looked(GROUP, [ON_A])
+            return NOW_MS
+
+        histories = LagHistories(clusters, meanwhile, clock)
+        histories.looked(GROUP, [ON_A, ON_B])
+        histories.remember()
+        assert lags(histories.looked(GROUP, [ON_A])[ON_A]) == [8]
 
 
 def test_a_verdict_takes_ten_moments_and_a_doubt_begins_them_anew() -> None:
