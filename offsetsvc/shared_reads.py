@@ -48,7 +48,7 @@ class SharedReads:
         if following is not None:
             return self._of_another(mine)
         if before is not None and not wait([before], self._longest_wait_s).done:
-            raise self._given_up(key, before, mine)
+            self._give_up(key, before, mine)
         try:
             value = read()
         except BaseException as error:
@@ -69,12 +69,18 @@ class SharedReads:
     def _of_another(self, read: Future[T]) -> T:
         return found_by_another(read, 2 * self._longest_wait_s, came_too_late(self._longest_wait_s))
 
-    def _given_up(self, key: Hashable, before: Future[Any], mine: Future[Any]) -> StoreUnavailableError:
+    def _give_up(self, key: Hashable, before: Future[Any], mine: Future[Any]) -> None:
+        """Read no more, unless its turn has come this very moment.
+
+        Raises:
+            StoreUnavailableError: it has not.
+        """
         with self._lock:
-            if self._under_way.get(key) == (before, mine):
-                self._under_way[key] = before, None
+            if self._under_way[key] != (before, mine):
+                return
+            self._under_way[key] = before, None
         mine.set_exception(self._too_long())
-        return self._too_long()
+        raise self._too_long()
 
     def _too_long(self) -> StoreUnavailableError:
         return StoreUnavailableError(came_too_late(self._longest_wait_s))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures._base import DoneAndNotDoneFutures
 from random import Random
 
 import pytest
@@ -84,6 +85,23 @@ def test_nobody_waits_for_ever() -> None:
         store.end(0)
         assert first.result(30) == 0
     assert shared.read("key", lambda: 5) == 5
+
+
+def test_who_has_waited_too_long_as_its_turn_comes_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared, store = SharedReads(), Store()
+
+    def too_long(reads: list[Future[int]], _: float) -> DoneAndNotDoneFutures[int]:
+        store.end(0)
+        wait(reads, 30)  # the next one begins
+        return DoneAndNotDoneFutures(set(), set(reads))
+
+    monkeypatch.setattr("offsetsvc.shared_reads.wait", too_long)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(shared.read, "key", store.read)
+        assert store.begun.acquire(timeout=30)
+        assert shared.read("key", lambda: 5) == 5
+        assert first.result(30) == 0
+    assert not shared._under_way
 
 
 def test_whatever_was_there_when_a_caller_asked_is_told() -> None:
