@@ -73,10 +73,16 @@ class Clusters:
         with self._lock:
             first = cluster not in self._failures
             self._failures[cluster] = failure
-        if first:
+        if not first:
+            return
+        try:
             threading.Thread(
                 target=self._probe, args=(cluster, reader), name=f"offsetsvc-probe-{cluster}", daemon=True
             ).start()
+        except RuntimeError as error:  # no more threads: who asks next finds out by itself, and tries again
+            _log.error("probe_failed", cluster=cluster, exc_info=error)
+            with self._lock:
+                del self._failures[cluster]
 
     def _probe(self, cluster: ClusterName, reader: ClusterReader) -> None:
         while not self._closed.wait(self._probe_every_s):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -91,3 +92,19 @@ def test_a_probe_that_meets_a_defect_is_told_of_and_the_next_one_comes(
     assert all(isinstance(line["exc_info"], RuntimeError) for line in logs)
     readers[A].away = False
     poll_until(lambda: eager.view(A).topic_id(TopicName("trips")) == "", 10, "the cluster is asked again")
+
+
+def test_one_that_no_thread_can_be_had_to_probe_is_asked_by_the_next_caller(
+    patient: Clusters, readers: dict[ClusterName, FakeCluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    readers[A].away = True
+    with monkeypatch.context() as defect, capture_logs() as logs:
+        defect.setattr(threading.Thread, "start", none_left)
+        with pytest.raises(ClusterUnavailableError):
+            patient.ask(A, lambda reader: reader.topics())
+    assert [line["event"] for line in logs] == ["probe_failed"]
+    readers[A].away = False
+    assert patient.ask(A, lambda reader: reader.topics()) == {}
