@@ -16,7 +16,7 @@ from offsetsvc.parallel import Concurrently
 from parallax.client.messages import outcome_to_pb
 from parallax.client.primary_messages import primaries_to_pb
 from parallax.domain.ids import ClusterName, GroupName, aggregate_cluster
-from parallax.domain.primary import Assignment, Mode, assignment_of
+from parallax.domain.primary import Assignment, Mode, Stage, assignment_of
 from parallax.domain.sync_status import GroupSyncStatus, SyncCycle, SyncTrouble, UnreadableGroup
 from parallax.errors import InvariantError
 from parallax.ports.groups import GroupStore, NamePage, PrimaryStore
@@ -210,6 +210,8 @@ def _consumes_at(
     if isinstance(decided, InvariantError):
         return None
     if decided is not None and decided.decision.mode is Mode.ACTIVE_PASSIVE and not decided.dual_active:
+        if decided.decision.stage is not Stage.SETTLED:
+            return None  # at the target nobody does yet
         return decided.decision.cluster or aggregate_cluster(decided.decision.primary)
     active = status.active_at if isinstance(status, GroupSyncStatus) else ()
     return active[0] if len(active) == 1 else None
