@@ -167,6 +167,7 @@ class GroupPositions:
         view = self._clusters.view(cluster)
         committed = view.committed(group)
         seen, unreadable_seen = apart(self._groups.observed(group, cluster))
+        seen = [item for item in seen if view.topic_id(item.topic_partition.topic) in {None, item.topic_id}]
         told, unreadable_told = apart(self._groups.published(group, cluster))
         observed = {item.topic_partition: item for item in seen}
         published = {item.topic_partition: item for item in told}

@@ -189,6 +189,23 @@ def test_a_group_that_only_reported_leaves_a_dead_cluster(bench: Bench) -> None:
     assert bench.commit("b") == 2  # a0..9 b0 b1
 
 
+def test_what_was_reported_of_a_topic_is_no_position_in_one_made_anew_under_its_name(bench: Bench) -> None:
+    report(bench, 12)
+
+    def told() -> list[tuple[int, str]]:
+        (here,) = [
+            item for item in bench.client.service.positions.show(GROUP).clusters if item.cluster == A
+        ]
+        return [(item.next_offset, item.basis) for item in here.positions]
+
+    assert told() == [(12, "observed")]
+    infos = bench.world.cluster("a").infos
+    infos[P0.topic] = replace(infos[P0.topic], topic_id=TopicId("made-anew"))
+    assert told() == []
+    bench.world.cluster("a").away = True
+    assert told() == [(12, "observed")]
+
+
 def test_a_report_counts_no_further_than_the_rows_prove(bench: Bench) -> None:
     """The newest records of a are not indexed: the group may have had them, and gets them again."""
     bench.world.copy("b", "b", 5)
