@@ -63,7 +63,7 @@ class AuditReader:
         reads, budget_ms = count(1), deadline.remaining_ms / 2
         query = AuditQuery(
             since_ms=max(request.since_ms, now_ms - _LONGEST_KEPT_MS),
-            until_ms=min(request.until_ms, latest_ms) if request.HasField("until_ms") else latest_ms,
+            until_ms=max(0, min(request.until_ms, latest_ms)) if request.HasField("until_ms") else latest_ms,
             limit=request.limit or _ENTRIES,
             group=GroupName(request.group) if request.HasField("group") else None,
             principal=request.principal or None,

@@ -23,6 +23,8 @@ Shown = Callable[[GroupName], bool]
 
 _AHEAD_MS = 86_400_000
 """Not every operator's clock is right."""
+_MOST_DIGITS = 19
+"""Of 63 bits; Python itself refuses to read thousands."""
 
 
 class Operations:
@@ -77,7 +79,8 @@ class Operations:
         if not after:
             return OperationPlace(self._now_ms() + _AHEAD_MS)
         started_at_ms, _, operation_id = after.partition("/")
-        if not started_at_ms.isdecimal() or not operation_id or int(started_at_ms) >= 2**63:
+        is_moment = started_at_ms.isdecimal() and len(started_at_ms) <= _MOST_DIGITS
+        if not is_moment or not operation_id or int(started_at_ms) >= 2**63:
             raise InvalidNameError(
                 f"after: {after!r} is no place of this list; take the next_after of a page"
             )

@@ -35,6 +35,10 @@ class PieceState(Enum):
     """Above ``complete_to``, or beyond the skip ranges that fitted in the answer."""
 
 
+_NO_OFFSET, _MOST_DIGITS = 2**63, 19
+"""The first number that is no offset, and how long a number of an offset may be; Python itself refuses to read thousands."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Span:
     """Offsets ``[start, end)`` of one log."""
@@ -60,7 +64,7 @@ def range_from(text: str) -> Span:
     start, _, end = text.partition(":")
     if not (start.isascii() and start.isdigit() and end.isascii() and end.isdigit()):
         raise InvalidNameError(f"{text!r} is no range of offsets: write START:END, for example 1000:2000")
-    if not int(start) < int(end) < 2**63:
+    if max(len(start), len(end)) > _MOST_DIGITS or not int(start) < int(end) < _NO_OFFSET:
         raise InvalidNameError(f"{text!r} is no range of offsets: the end must lie above the start")
     return Span(int(start), int(end))
 
@@ -198,8 +202,8 @@ def windows(answer: pb.FailoverOffset, wanted: Span | None = None) -> tuple[Span
     origin = _origin(answer)
     if not origin.HasField("next_offset"):
         return Span(origin.low_watermark, origin.low_watermark + shown.width), shown
-    moved = origin.next_offset - resume
-    return Span(shown.start + moved, shown.end + moved), shown
+    end = min(shown.end + origin.next_offset - resume, _NO_OFFSET)
+    return Span(end - shown.width, end), shown
 
 
 def _of_interest(answer: pb.FailoverOffset) -> Span:

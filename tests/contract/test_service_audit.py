@@ -228,6 +228,13 @@ def test_a_page_costs_the_store_a_bounded_number_of_reads_and_half_of_the_time()
     assert log.asked.enough()
 
 
+def test_a_moment_that_no_calendar_has_is_asked_of_nobody() -> None:
+    log = Watched()
+    request = pb.ListAuditRequest(until_ms=-(2**63))
+    assert not AuditReader(log, lambda: 0).page(request, lambda _: True, Deadline.after_ms(60_000)).entries
+    assert log.asked.until_ms == 0
+
+
 def test_a_page_of_large_entries_ends_early_and_says_where_it_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -15,7 +15,7 @@ from parallax.client.client import OffsetClient
 from parallax.client.json import to_json
 from parallax.domain.ids import ClusterName, GroupName, RegionName, Route, TopicName, TopicPartition
 from parallax.domain.outcome import Outcome
-from parallax.domain.primary import Change
+from parallax.domain.primary import Change, Stage
 from parallax.domain.replication_status import STARTING, ShardPartition, ShardReport, ShardStatus
 from parallax.domain.sync_status import GroupSyncStatus, SyncCycle, SyncTrouble
 from parallax.errors import InvalidNameError, LimitError, UnknownRegionError, UnknownRouteError
@@ -159,6 +159,27 @@ def test_a_lag_is_told_where_it_is_known_and_is_else_null(http: httpx.Client) ->
     found = {item["group"]: item for item in http.get("/v1/groups?with_lag=true").json()["groups"]}
     assert found[GROUP]["lag_offsets"] == 0
     assert found["payments"]["lag_offsets"] is None
+
+
+def test_no_lag_is_told_of_a_group_that_is_on_its_way() -> None:
+    """At the target it is that of an offset that was published; there nobody consumes yet."""
+    world = World()
+    for region in ("a", "b"):
+        world.commit(region, 0)
+    with serving(world) as served, served.http() as http:
+
+        def lag() -> object:
+            [found] = http.get("/v1/groups?with_lag=true").json()["groups"]
+            return found["lag_offsets"]
+
+        served.service.primaries.set(Change(GROUP, RegionName("a")), Deadline.after_ms(5_000))
+        assert lag() == 0
+        served.service.primaries.set(
+            Change(GROUP, RegionName("b"), stage=Stage.MOVING), Deadline.after_ms(5_000)
+        )
+        assert lag() is None
+        served.service.primaries.set(Change(GROUP, RegionName("b")), Deadline.after_ms(5_000))
+        assert lag() == 0
 
 
 def test_a_verdict_about_a_lag_is_told_from_the_second_question_on() -> None:
@@ -485,6 +506,7 @@ def test_the_configuration_is_told_without_secrets() -> None:
         ("/v1/replication/a-%3Eb/partitions?after=trips", 400, "INVALID_NAME"),
         ("/v1/moves?after=yesterday", 400, "INVALID_NAME"),
         ("/v1/drills?after=99999999999999999999/x", 400, "INVALID_NAME"),
+        pytest.param(f"/v1/drills?after={'9' * 5_000}/x", 400, "INVALID_NAME", id="many digits"),
     ],
 )
 def test_what_cant_be_asked_is_refused(http: httpx.Client, path: str, status: int, code: str) -> None:

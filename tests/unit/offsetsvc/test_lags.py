@@ -86,7 +86,7 @@ def test_a_cluster_is_asked_for_members_once_however_many_groups_are_watched(
     world, clock, asked = World(), Clock(), Counter[ClusterName]()
     for cluster in world.clusters.values():
 
-        def counted(chosen: Any, cluster: FakeCluster = cluster) -> list[GroupState]:
+        def counted(_: Any, cluster: FakeCluster = cluster) -> list[GroupState]:
             asked[cluster.cluster] += 1
             return []
 

@@ -135,6 +135,22 @@ def test_a_range_is_never_wider_than_a_picture() -> None:
     assert shown.start <= WIDEST < shown.end
 
 
+def test_the_end_of_all_offsets_is_a_range_too() -> None:
+    answer = pb.FailoverOffset(resume_offset=5, to=pb.ClusterPosition(cluster="aggregate-b"))
+    getattr(answer, "from").MergeFrom(pb.ClusterPosition(cluster="aggregate-a", next_offset=1_000))
+    wanted = range_from(f"{2**63 - 100}:{2**63 - 1}")
+    origin, shown = windows(answer, wanted)
+    assert shown == wanted
+    assert origin.width == wanted.width
+    assert origin.end == 2**63
+
+
+@pytest.mark.parametrize("text", [f"5:{2**63}", f"{'0' * 5_000}1:{'9' * 5_000}"], ids=["beyond", "long"])
+def test_a_range_of_no_offsets_is_refused(text: str) -> None:
+    with pytest.raises(InvalidNameError, match="no range of offsets"):
+        range_from(text)
+
+
 @pytest.mark.parametrize("next_offset", [None, 3])
 def test_an_answer_without_logs_and_rows_is_a_picture_too(next_offset: int | None) -> None:
     """Both clusters are away, and the index has nothing."""
