@@ -193,9 +193,7 @@ def test_what_was_reported_of_a_topic_is_no_position_in_one_made_anew_under_its_
     report(bench, 12)
 
     def told() -> list[tuple[int, str]]:
-        (here,) = [
-            item for item in bench.client.service.positions.show(GROUP).clusters if item.cluster == A
-        ]
+        (here,) = [item for item in bench.client.service.positions.show(GROUP).clusters if item.cluster == A]
         return [(item.next_offset, item.basis) for item in here.positions]
 
     assert told() == [(12, "observed")]
