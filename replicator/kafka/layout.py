@@ -27,7 +27,7 @@ from parallax.config.config import Config
 from parallax.domain.ids import Route, TopicId, TopicName, TopicPartition, aggregate_cluster
 from parallax.domain.place import LogRange
 from parallax.domain.topic_choice import Patterns
-from parallax.errors import ConfigError, NotFoundError, RefusedError
+from parallax.errors import ClusterUnavailableError, ConfigError, NotFoundError, RefusedError
 from parallax.ports.clusters import TopicInfo
 from parallax.runtime.deadline import Deadline
 from replicator.copying.recovery import RunLogError, RunLogProblem, Shard, States
@@ -69,6 +69,8 @@ def read_layout(config: Config, route: Route, *, timeout_ms: int = _TIMEOUT_MS) 
         span = admin.log_ranges([place]).get(place)
     except NotFoundError:
         span = None
+    if span is None and LAYOUTS_TOPIC in admin.topics():
+        raise ClusterUnavailableError(f"{cluster}: {LAYOUTS_TOPIC} has no leader")
     if span is None:
         return None
     layout = None

@@ -24,7 +24,7 @@ from parallax.domain.ids import (
 )
 from parallax.domain.index_rows import LineageRecord, RowBatch
 from parallax.domain.runs import Run
-from parallax.errors import FencedError, RefusedError
+from parallax.errors import ClusterUnavailableError, FencedError, RefusedError
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying import rebuild as rules
 from replicator.copying.rebuild import GoingOn
@@ -41,6 +41,7 @@ from replicator.lease import shard_of
 from tests.memory.index import MemoryMappingIndex
 from tests.worlds.sim.doors import Faults
 from tests.worlds.sim.kafka import ABORTED, MARKER, Transaction
+from tests.worlds.sim.layouts import SimAdmin
 from tests.worlds.sim.route import Owner
 from tests.worlds.sim.sides import TOPIC, SourceRecord
 from tests.worlds.sim.world import FlakyIndex, World
@@ -172,6 +173,30 @@ def test_a_run_log_that_was_deleted_under_its_owner_is_rebuilt_and_nothing_comes
     assert bench.twice() == 0
     assert not bench.lost()
     bench.check_answers()
+
+
+def test_a_target_partition_that_nobody_leads_is_not_taken_for_one_that_is_not_there(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.lose()
+    bench.end_owners()
+    ask = SimAdmin.log_ranges
+
+    def one_is_leaderless(admin: SimAdmin, places: Any) -> Any:
+        return {
+            item: log
+            for item, log in ask(admin, places).items()
+            if (item.topic, item.partition) != (TOPIC, 1)
+        }
+
+    with monkeypatch.context() as leaderless:
+        leaderless.setattr(SimAdmin, "log_ranges", one_is_leaderless)
+        with pytest.raises(ClusterUnavailableError, match="-1 has no leader"):
+            bench.in_turn(bench.rebuild().plan)
+    bench.execute()
+    bench.go_on()
+    assert bench.twice() == 0
+    assert not bench.lost()
 
 
 def test_what_the_index_never_heard_of_comes_twice_and_the_plan_says_how_much(bench: Bench) -> None:

@@ -103,7 +103,10 @@ class CompactedTable:
         place = TopicPartition(self._topic, 0)
         if self._topic not in self._reader.topics():
             return None
-        return self._reader.log_ranges([place]).get(place)
+        found = self._reader.log_ranges([place]).get(place)
+        if found is None:
+            raise ClusterUnavailableError(f"{self._cluster}: {self._topic} has no leader")
+        return found
 
     def write(self, values: Mapping[str, bytes | None]) -> None:
         """Write values by key, None to take one out; the topic is created if there is none.

@@ -47,7 +47,7 @@ def layouts_in(schedule: Schedule, places: Places) -> Iterator[None]:
     """Let the layout code find these clusters, and no other."""
     begun: dict[Transaction, Actor] = {}
 
-    class Admin(_Admin):
+    class Admin(SimAdmin):
         def __init__(self, cluster: ClusterName, settings: ClusterConfig, *, timeout_ms: int) -> None:
             del timeout_ms
             super().__init__(schedule, places[settings.bootstrap_servers])
@@ -119,7 +119,7 @@ def rebuild_of(
     """`parallax runlog rebuild` of a route of these clusters."""
 
     def open_cluster(name: ClusterName) -> TopicAdmin:
-        admin = _Admin(schedule, places[config.cluster(name).bootstrap_servers])
+        admin = SimAdmin(schedule, places[config.cluster(name).bootstrap_servers])
         admin.cluster = name
         return cast("TopicAdmin", admin)
 
@@ -160,7 +160,7 @@ def _unexplained(schedule: Schedule, places: Places) -> Callable[..., Mapping[To
     return records
 
 
-class _Admin:
+class SimAdmin:
     """`TopicAdmin`, as far as layouts need it."""
 
     cluster: ClusterName

@@ -23,17 +23,18 @@ from parallax.domain.ids import (
     aggregate_cluster,
 )
 from parallax.domain.runs import Run
-from parallax.errors import ConfigError, FencedError, RefusedError
+from parallax.errors import ClusterUnavailableError, ConfigError, FencedError, RefusedError
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.recovery import RunLogError, RunLogProblem
 from replicator.copying.state import PartitionChange, PartitionState, encode, fold, pieces_of
 from replicator.kafka import layout as layouts
-from replicator.kafka.layout import ensure_layout, shard_in
+from replicator.kafka.layout import ensure_layout, read_layout, shard_in
 from replicator.kafka.layout_record import LAYOUTS_TOPIC, LayoutRecord
 from replicator.kafka.run_log import load_states
 from replicator.lease import Lease, shard_of, transactional_id
 from tests.worlds.sim.doors import Faults
 from tests.worlds.sim.kafka import ABORTED, COMMITTED, Log
+from tests.worlds.sim.layouts import SimAdmin
 from tests.worlds.sim.run_logs import SimRunLog
 from tests.worlds.sim.world import ROUTE, World
 
@@ -324,3 +325,16 @@ def test_an_id_that_is_not_allowed_is_named() -> None:
         ConfigError, match=r"^RIGHT_MISSING: Write on transactional id parallax\.a\.b\.layout at "
     ):
         writer._try("initialising a transactional id", refuse)
+
+
+def test_layouts_that_nobody_leads_are_not_missing(
+    kafka: LayoutKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = ensure_layout(kafka.config, ROUTE, 1)
+    with monkeypatch.context() as leaderless:
+        leaderless.setattr(SimAdmin, "log_ranges", lambda *_: {})
+        with pytest.raises(ClusterUnavailableError, match=f"{LAYOUTS_TOPIC} has no leader"):
+            read_layout(kafka.config, ROUTE)
+        with pytest.raises(ClusterUnavailableError):
+            ensure_layout(kafka.config, ROUTE, 1)
+    assert read_layout(kafka.config, ROUTE) == made
