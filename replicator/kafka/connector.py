@@ -30,7 +30,7 @@ from replicator.kafka.record.nearest import AskedLeaders, NearestSource
 from replicator.kafka.record.source import KafkaSource
 from replicator.kafka.record.target import KafkaTarget, batch_limit
 from replicator.kafka.run_log import KafkaRunLog, SystemClock, run_log_topic
-from replicator.kafka.survey import FORGETFUL, KafkaSurveyor
+from replicator.kafka.survey import FORGETFUL, Beginnings, KafkaSurveyor
 from replicator.kafka.transactions.coordinator import Coordinator, has_newest_transactions
 from replicator.kafka.transactions.hanging import settle
 from replicator.kafka.transactions.hanging_changes import settle_changes
@@ -91,6 +91,7 @@ class KafkaConnector:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._clock = SystemClock()
+        self._beginnings = Beginnings()
 
     @property
     def clock(self) -> Clock:
@@ -167,7 +168,7 @@ class KafkaConnector:
 
     def surveyor(self, lease: Lease) -> Surveyor:
         """A thread with two admin clients."""
-        return KafkaSurveyor(self._config, lease)
+        return KafkaSurveyor(self._config, lease, self._beginnings)
 
     def run_log(self, lease: Lease) -> RunLogReader:
         """The shard's partition of the run log."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import structlog
 from confluent_kafka import IsolationLevel, KafkaException
@@ -50,21 +50,35 @@ def partitions_of_shard(topics: Iterable[TopicInfo], lease: Lease) -> list[Topic
     ]
 
 
+@dataclass(slots=True)
+class Beginnings:
+    """Where what a route never copied begins, from the first survey on: it outlives sessions, which broken clusters end.
+
+    Attributes:
+        first_seen: the topics of the first survey, and how many partitions each had; None: there was none yet.
+        begins_at: of partitions that were found since.
+    """
+
+    first_seen: dict[TopicId, int] | None = None
+    begins_at: dict[tuple[TopicPartition, TopicId], SourceOffset] = field(default_factory=dict)
+
+
 class KafkaSurveyor:
     """`Surveyor` over an admin client for each side.
 
     Args:
         config: all configuration.
         lease: the shard whose partitions are looked at.
+        beginnings: those of the lease's earlier surveyors.
         timeout_ms: bound of each call.
     """
 
-    def __init__(self, config: Config, lease: Lease, *, timeout_ms: int = 5_000) -> None:
+    def __init__(
+        self, config: Config, lease: Lease, beginnings: Beginnings, *, timeout_ms: int = 5_000
+    ) -> None:
         self._names = config.route_topics(lease.route)
         self._start = config.settings_of(lease.route).start
-        self._first_seen: dict[TopicId, int] | None = None
-        """The topics of the first survey, and how many partitions each had."""
-        self._begins_at: dict[tuple[TopicPartition, TopicId], SourceOffset] = {}
+        self._beginnings = beginnings
         self._lease = lease
         self._target_topics = TargetTopics(config, lease.route)
         self._timeout_s = timeout_ms / 1_000
@@ -131,8 +145,8 @@ class KafkaSurveyor:
         source, unreadable = self._with_hidden(self._source, source, {*known, *(target or ())})
         target, unwritable = self._with_hidden(self._target, target, {*known, *(source or ())})
         refused: dict[TopicName, str] = {}
-        if source is not None and self._first_seen is None:
-            self._first_seen = {info.topic_id: info.partitions for info in source.values()}
+        if source is not None and self._beginnings.first_seen is None:
+            self._beginnings.first_seen = {info.topic_id: info.partitions for info in source.values()}
         if source is not None and target is not None:
             source = self._added(source, target)
             same_cluster = self._same_cluster()
@@ -281,8 +295,8 @@ class KafkaSurveyor:
         self, topics: Mapping[TopicName, TopicInfo], logs: Mapping[TopicPartition, LogEnd]
     ) -> dict[TopicPartition, LogEnd]:
         """The logs, with where those begin that were never copied: the same each time, though ends move."""
-        first_seen = self._first_seen or {}
-        new = [item for item in logs if (item, topics[item.topic].topic_id) not in self._begins_at]
+        first_seen = self._beginnings.first_seen or {}
+        new = [item for item in logs if (item, topics[item.topic].topic_id) not in self._beginnings.begins_at]
         by_time: Mapping[TopicPartition, tuple[int, int]] = {}
         if isinstance(self._start, int):
             at = OffsetSpec.for_timestamp(self._start)
@@ -294,11 +308,11 @@ class KafkaSurveyor:
                 begins_at = by_time[item][0] if by_time[item][0] >= 0 else end
             else:  # of what comes while somebody looks nothing is left out
                 begins_at = end if item.partition < first_seen.get(topic_id, 0) else 0
-            self._begins_at[item, topic_id] = SourceOffset(begins_at)
+            self._beginnings.begins_at[item, topic_id] = SourceOffset(begins_at)
         return {
             item: replace(log, begins_at=known)
             for item, log in logs.items()
-            if (known := self._begins_at.get((item, topics[item.topic].topic_id))) is not None
+            if (known := self._beginnings.begins_at.get((item, topics[item.topic].topic_id))) is not None
         }
 
     def _offsets(

@@ -20,7 +20,7 @@ from parallax.errors import ClusterUnavailableError, ConfigError
 from parallax.ports.clusters import TopicInfo
 from replicator.copying.ports import Survey
 from replicator.kafka import survey as discovery
-from replicator.kafka.survey import KafkaSurveyor
+from replicator.kafka.survey import Beginnings, KafkaSurveyor
 from replicator.lease import Lease
 from tests.support import poll_until
 
@@ -43,7 +43,9 @@ def surveyor(
 ) -> Callable[[Callable[[TopicPartition], bool]], KafkaSurveyor]:
     """A surveyor of a source whose partitions have no leader where the test says so."""
 
-    def made(leaderless: Callable[[TopicPartition], bool], **route: Any) -> KafkaSurveyor:
+    def made(
+        leaderless: Callable[[TopicPartition], bool], beginnings: Beginnings | None = None, **route: Any
+    ) -> KafkaSurveyor:
         def list_offsets(_admin: object, request: Mapping[Any, Any], **_: object) -> dict[Any, Future[Any]]:
             answers: dict[Any, Future[Any]] = {}
             for place in request:
@@ -74,7 +76,7 @@ def surveyor(
                 "routes": [{"route": "a->b", **route}],
             }
         )
-        return KafkaSurveyor(config, LEASE)
+        return KafkaSurveyor(config, LEASE, beginnings or Beginnings())
 
     return made
 
@@ -288,3 +290,22 @@ def test_of_a_topic_or_partition_that_comes_while_it_looks_nothing_is_left_out(
         TopicPartition(orders, 0): 0,
         TopicPartition(orders, 1): 0,
     }
+
+
+def test_nor_is_what_came_while_a_session_ended_and_another_began(
+    surveyor: Callable[..., KafkaSurveyor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beginnings, (trips, orders) = Beginnings(), TOPICS
+    first = surveyor(lambda _item: False, beginnings, start="latest")
+    monkeypatch.setattr(first._source, "topics", lambda: {trips: TOPICS[trips]})
+    surveyed(first)
+    first.close()
+    with capture_logs():
+        second = surveyor(lambda _item: True, beginnings, start="latest")
+        surveyed(second)
+        second.close()
+    third = surveyor(lambda _item: False, beginnings, start="latest")
+    found = surveyed(third).source_logs
+    third.close()
+    assert {log.begins_at for item, log in found.items() if item.topic == trips} == {7}
+    assert {log.begins_at for item, log in found.items() if item.topic == orders} == {0}
