@@ -19,6 +19,7 @@ from parallax.domain.index_rows import LineageRecord, RowBatch, index_version
 from parallax.domain.runs import LostRange, Run
 from parallax.errors import (
     ClusterUnavailableError,
+    ConfigError,
     InvariantError,
     ParallaxError,
     StoreUnavailableError,
@@ -196,12 +197,15 @@ class IndexFeed:
             self._gap_below = max(self._gap_below, run_log_end)
 
     def indexed_up_to(self) -> int:
-        """Up to where the run log is indexed, asked now: it must reach there. 0 if nothing is, or the index is away."""
+        """Up to where the run log is indexed, asked now: it must reach there. 0 if nothing is, or the index is away or refuses.
+
+        Copying waits for no store, not even for one whose schema or password has to be put right.
+        """
         try:
             if self._patience_ms is None:
                 return self._index.indexed_up_to(*self._key)
             return _within(self._patience_ms, lambda: self._index.indexed_up_to(*self._key))
-        except UnavailableError as error:
+        except (UnavailableError, ConfigError) as error:
             log.warning(
                 "run_log_end_unproven", route=str(self._key[0]), shard=self._key[2], problem=str(error)
             )
@@ -384,7 +388,8 @@ class IndexFeed:
         return offset >= self._indexed_earlier[entry.layout]
 
     def _write(self, entries: Sequence[LoggedEntry], *, replayed: bool = False) -> int:
-        if not entries:
+        if not entries:  # what was taken before may have been written though the answer was lost
+            self._oldest_ms, self._lag_entries = None, 0
             return 0
         self._oldest_ms, self._lag_entries = entries[0][1].committed_at_ms, len(entries)
         lineages, batches = self._rows.batches(entries)

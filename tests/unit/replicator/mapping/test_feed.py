@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -19,7 +20,13 @@ from parallax.domain.ids import (
     TopicPartition,
 )
 from parallax.domain.runs import Run
-from parallax.errors import ClusterUnavailableError, ConfigError, StoreUnavailableError, UnknownTopicError
+from parallax.errors import (
+    ClusterUnavailableError,
+    ConfigError,
+    ParallaxError,
+    StoreUnavailableError,
+    UnknownTopicError,
+)
 from parallax.ports.index import STOPS_KEPT_S
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.session_end import SessionError
@@ -494,11 +501,62 @@ def test_a_slow_index_does_not_hold_up_the_start_of_copying() -> None:
     assert feed.indexed_up_to() == 7
 
 
-def test_an_index_that_fails_for_another_reason_says_so() -> None:
-    class Broken(MemoryMappingIndex):
-        def indexed_up_to(self, *_: object) -> int:
-            raise ConfigError("store: no schema")
+@pytest.mark.parametrize("error", [ConfigError("store: no schema"), StoreUnavailableError("away")])
+def test_an_index_that_refuses_holds_up_copying_no_more_than_one_that_is_away(error: ParallaxError) -> None:
+    feed = IndexFeed(Failing(error), RunLog(), route=ROUTE, layout=1, shard=0, clock=Now(), patience_ms=9_000)
+    with capture_logs() as logs:
+        assert feed.indexed_up_to() == 0
+    assert [(line["event"], line["problem"]) for line in logs] == [("run_log_end_unproven", str(error))]
 
-    feed = IndexFeed(Broken(), RunLog(), route=ROUTE, layout=1, shard=0, clock=Now(), patience_ms=9_000)
-    with pytest.raises(ConfigError):
+
+def test_a_defect_of_the_index_says_so() -> None:
+    feed = IndexFeed(
+        Failing(ValueError("a defect")),
+        RunLog(),
+        route=ROUTE,
+        layout=1,
+        shard=0,
+        clock=Now(),
+        patience_ms=9_000,
+    )
+    with pytest.raises(ValueError, match="a defect"):
         feed.indexed_up_to()
+
+
+def test_after_a_statement_whose_answer_was_lost_all_is_known_to_be_written() -> None:
+    class Unheard(MemoryMappingIndex):
+        unheard = 0
+
+        def save_blocks_to(self, *told: Any) -> None:
+            super().save_blocks_to(*told)
+            self.unheard += told[-1] > 0
+
+        def blocks_to(self, *lease: Any) -> int:
+            if self.unheard == 1:
+                self.unheard += 1
+                raise StoreUnavailableError("no answer in time")
+            return super().blocks_to(*lease)
+
+    log, index = RunLog(), Unheard()
+    feed = feed_of(index, log)
+    offered = 0
+    with suppress(StoreUnavailableError):
+        for offered in range(1_000):
+            one = entry([run(offered, 1)], 1_000 * offered)
+            feed.offer(log.append(one), one)
+            feed.turn()
+    assert index.unheard == 2
+    feed.turn()
+    feed.turn()
+    assert (feed.complete, feed.lag_ms(), len(indexed(index))) == (True, 0, offered + 1)
+
+
+class Failing(MemoryMappingIndex):
+    """Fails when asked how far it reaches."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self._error = error
+
+    def indexed_up_to(self, *_: object) -> int:
+        raise self._error
