@@ -43,6 +43,8 @@ MAX_RECORDS_PER_POLL = 5_000
 _NEARLY_CAUGHT_UP_RECORDS = 500
 _LONGEST_POLL_MS = 50
 _KNOWN_REQUESTS = 8
+_NOT_TO_COME = {PartitionStatus.STOPPED, PartitionStatus.ABSENT}
+"""Whatever was to be copied of these: it waits for a person, or its source is gone."""
 
 _Known = tuple[Mapping[TopicPartition, SourceOffset], Mapping[TopicPartition, OutOfRange], int]
 """Positions, partitions out of range, and when that was, ms since 1970."""
@@ -184,7 +186,7 @@ class ShardSession:
         return all(
             item in self._ledger.states and self._position(item) >= goal
             for item, goal in self.goal.items()
-            if self._status.get(item, (PartitionStatus.WAITING, ""))[0] is not PartitionStatus.STOPPED
+            if self._status.get(item, (PartitionStatus.WAITING, ""))[0] not in _NOT_TO_COME
         )
 
     def progress(self) -> tuple[PartitionProgress, ...]:

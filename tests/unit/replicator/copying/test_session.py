@@ -134,6 +134,7 @@ def session_of(
     stops: Stops | None = None,
     counts: Counts | None = None,
     *,
+    goal: Mapping[TopicPartition, SourceOffset] | None = None,
     stops_at_recreated: bool = False,
 ) -> ShardSession:
     clock, settings = clock or StandingClock(), Replicator()
@@ -159,7 +160,7 @@ def session_of(
         history=lambda _item, _lineage: [],
         stops=stops or Stops(clock, 600_000),
         absences=Absences(lambda _topic: True),
-        goal=None,
+        goal=goal,
         stops_at_recreated=stops_at_recreated,
     )
 
@@ -197,6 +198,17 @@ def test_a_stopped_partition_lags_by_what_its_source_holds(
     session.commit()
     doors.request()
     assert told(session)[P1].lag_records == 900 - low
+
+
+def test_what_was_to_be_copied_of_a_topic_that_is_gone_is_waited_for_no_more() -> None:
+    doors = Doors()
+    session = session_of(doors, {P0: copied_to(P0, 600)}, goal={P0: SourceOffset(700)})
+    assert told(session)[P0].status is PartitionStatus.COPYING
+    assert not session.finished()
+    doors.topic_there = False
+    doors.request()
+    assert told(session)[P0].status is PartitionStatus.ABSENT
+    assert session.finished()
 
 
 def test_a_survey_that_failed_is_counted_and_what_is_known_goes_on() -> None:
