@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -116,6 +116,10 @@ class PartitionProgress:
     watermark_age_ms: float | None = None
     copied_until_ms: int | None = None
     record_age_ms: float | None = None
+
+    def told(self) -> PartitionProgress:
+        """The same for another report: what is of records since the last one is not told twice."""
+        return replace(self, replication_latency_ms=None, record_age_ms=None)
 
 
 @dataclass(frozen=True)

@@ -216,12 +216,13 @@ class _Holder:
         if session is not None:
             self._partitions = session.progress()
             self._note_stops()
+        partitions, self._partitions = self._partitions, tuple(part.told() for part in self._partitions)
         self._reported_at = self._clock.monotonic_ms()
         counts, feed = self._counts, self._feed
         self._report(
             LeaseProgress(
                 lease=self._lease,
-                partitions=self._partitions,
+                partitions=partitions,
                 transactions=counts.transactions,
                 aborts=counts.aborts,
                 index_lag_ms=0.0 if feed is None else feed.lag_ms(),

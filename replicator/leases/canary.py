@@ -18,7 +18,7 @@ from parallax.adapters.spark.status_part import SidePart
 from parallax.config.config import CanarySettings, Config
 from parallax.domain.ids import Route, TopicName
 from parallax.domain.latencies import LatencyCounter
-from replicator.lease import LeaseProgress
+from replicator.lease import LeaseProgress, PartitionStatus
 
 PREFIX = "parallax_replicator_canary_"
 _LABELS = ("source", "target")
@@ -82,7 +82,7 @@ class CanaryBoard(SidePart):
             return
         with self._lock:
             for item in progress.partitions:
-                if item.topic != topic:
+                if item.topic != topic or item.status is PartitionStatus.ABSENT:
                     continue
                 brought = self._brought_at_s[route]
                 brought.setdefault(item.partition, self._clock())

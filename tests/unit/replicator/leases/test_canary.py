@@ -22,9 +22,13 @@ BACK = Route(RegionName("b"), RegionName("a"))
 
 
 def heard(
-    partition: int, latency_ms: float | None, topic: str = TOPIC, route: Route = ROUTE
+    partition: int,
+    latency_ms: float | None,
+    topic: str = TOPIC,
+    route: Route = ROUTE,
+    status: PartitionStatus = PartitionStatus.COPYING,
 ) -> LeaseProgress:
-    part = PartitionProgress(topic, partition, 1, 1, 1, 0, latency_ms, PartitionStatus.COPYING)
+    part = PartitionProgress(topic, partition, 1, 1, 1, 0, latency_ms, status)
     return LeaseProgress(Lease(route, partition, 2, 1, 1, 0), (part,), 1, 0, 0.0)
 
 
@@ -130,3 +134,13 @@ def test_a_canary_is_never_late_before_the_next_is_due() -> None:
     with pytest.raises((ConfigError, ValueError), match="below two intervals"):
         config(canary={"interval_s": 31})
     assert config(canary={"interval_s": 30}).canary.late_after_s == 60
+
+
+def test_a_partition_that_the_source_does_not_have_brings_no_canary_and_is_not_late() -> None:
+    clock = FakeClock()
+    board = board_of(clock)
+    board.heard(heard(0, 30.0))
+    board.heard(heard(1, None, status=PartitionStatus.ABSENT))
+    clock.now_s += 61
+    board.heard(heard(0, 30.0))
+    assert board.troubles() == []

@@ -264,5 +264,15 @@ def test_a_lease_tells_how_many_surveys_failed() -> None:
         LEASE, config, connector, None, reports.append, lambda: True, lambda: True, RetryPolicy()
     )
     holder._counts.survey_failures = 3
+    holder._partitions = tuple(
+        replace(part, replication_latency_ms=5.0, record_age_ms=4.0) for part in progress(LEASE, 1).partitions
+    )
     holder.tell()
-    assert [report.survey_failures for report in reports] == [3]
+    holder.tell()
+    assert [report.survey_failures for report in reports] == [3, 3]
+    told = [
+        (part.records, part.replication_latency_ms, part.record_age_ms)
+        for report in reports
+        for part in report.partitions
+    ]
+    assert told == [(1, 5.0, 4.0), (1, None, None)], "what was taken is not taken once more"
