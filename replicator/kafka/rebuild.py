@@ -24,9 +24,10 @@ from parallax.domain.ids import (
     aggregate_cluster,
 )
 from parallax.domain.index_rows import LineageRecord, layout_of
+from parallax.domain.place import LogRange
 from parallax.domain.runs import Run
 from parallax.errors import ClusterUnavailableError, ParallaxError, RefusedError
-from parallax.ports.clusters import LogRange, TopicInfo
+from parallax.ports.clusters import TopicInfo
 from parallax.ports.index import MappingIndex
 from parallax.runtime.deadline import Deadline
 from replicator.copying.rebuild import PartitionSide, Remains, Restored, last_of, restored
