@@ -129,7 +129,7 @@ class KafkaSurveyor:
             with self._wake:
                 self._wake.wait_for(lambda seen=answered: self._closed or self._requested > seen)  # type: ignore[misc] # mypy can't type the default
                 if self._closed:
-                    return
+                    break
                 answered, known, refused = self._requested, self._known, self._refused
             try:
                 survey = replace(self._look(answered, known), usable=self._usable(refused))
@@ -139,6 +139,8 @@ class KafkaSurveyor:
                 survey = Survey(answered, None, {}, None, failed=True)
             with self._wake:
                 self._newest = survey
+        for cluster in (self._source, self._target):
+            cluster.close()
 
     def _look(self, ticket: int, known: Collection[TopicName]) -> Survey:
         source, target = self._sources_topics(), self._targets_topics()

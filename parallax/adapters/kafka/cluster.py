@@ -90,6 +90,13 @@ class KafkaCluster:
         self._told_refused: set[GroupName] = set()
         self._no_topics: tuple[float, str] | None = None
 
+    def close(self) -> None:
+        """Close its connections; whoever asks again opens new ones.
+
+        Without this they are open until nobody knows of the cluster, which may be long after it was last used.
+        """
+        self._links.close()
+
     @property
     def cluster(self) -> ClusterName:
         """The cluster's name."""

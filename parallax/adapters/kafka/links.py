@@ -109,6 +109,10 @@ class Links:
                 self._idle.append(link)
                 return result
 
+    def close(self) -> None:
+        """Close the connections that nobody uses now; whoever asks again opens new ones."""
+        _close_all(self._idle)
+
     def refusal(self) -> ConfigError | None:
         """Why brokers don't accept us, or we don't accept them, by a connection of its own; None: that is not the matter."""
         link = Link(self.cluster, self._settings, self._client_id)

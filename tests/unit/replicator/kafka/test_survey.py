@@ -38,8 +38,14 @@ def ids() -> dict[str, str]:
 
 
 @pytest.fixture
+def closed() -> list[str]:
+    """Clusters whose connections are closed."""
+    return []
+
+
+@pytest.fixture
 def surveyor(
-    monkeypatch: pytest.MonkeyPatch, ids: dict[str, str]
+    monkeypatch: pytest.MonkeyPatch, ids: dict[str, str], closed: list[str]
 ) -> Callable[[Callable[[TopicPartition], bool]], KafkaSurveyor]:
     """A surveyor of a source whose partitions have no leader where the test says so."""
 
@@ -62,6 +68,7 @@ def surveyor(
                 cluster_id=lambda: ids.get(name, name),
                 hidden=lambda _topics: frozenset(),
                 usable=lambda _topics: frozenset(),
+                close=lambda: closed.append(name),
             )
 
         monkeypatch.setattr(discovery, "list_offsets", list_offsets)
@@ -309,3 +316,13 @@ def test_nor_is_what_came_while_a_session_ended_and_another_began(
     third.close()
     assert {log.begins_at for item, log in found.items() if item.topic == trips} == {7}
     assert {log.begins_at for item, log in found.items() if item.topic == orders} == {0}
+
+
+def test_it_leaves_no_connection_open(
+    surveyor: Callable[[Callable[[TopicPartition], bool]], KafkaSurveyor], closed: list[str]
+) -> None:
+    made = surveyor(lambda _item: False)
+    surveyed(made)
+    assert not closed
+    made.close()
+    poll_until(lambda: closed == ["regional-a", "aggregate-b"], 10, "the end of its connections")

@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -58,6 +59,15 @@ def answer(partition: int, offset: int, error_code: int = 0, metadata: str | Non
         error_code=error_code,
     )
     return SimpleNamespace(name="trips", partitions=[part])
+
+
+def test_connections_that_nobody_uses_are_closed_at_once() -> None:
+    made, open_files = links(), Path("/proc/self/fd")
+    before = len(list(open_files.iterdir()))
+    made._idle.append(Link(CLUSTER, Cluster(bootstrap_servers="127.0.0.1:1"), "test"))
+    assert len(list(open_files.iterdir())) > before
+    made.close()
+    assert (len(made._idle), len(list(open_files.iterdir()))) == (0, before)
 
 
 def test_a_partition_without_a_commit_is_left_out(link: Link) -> None:
