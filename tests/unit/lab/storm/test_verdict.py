@@ -98,6 +98,14 @@ def test_a_storm_that_is_too_small_fails() -> None:
     assert judge(facts(), least_records=7)["failures"] == ["only 6 records were produced, where 7 are wanted"]
 
 
+def test_skipping_is_to_be_proved_or_not() -> None:
+    nothing = replace(facts(), skipped=dict.fromkeys(facts().skipped, 0))
+    assert judge(nothing, least_records=6)["failures"] == [
+        "no group skipped a record: nothing was proved about skipping"
+    ]
+    assert judge(nothing, least_records=6, skipping=False)["failures"] == []
+
+
 def test_missing_records_are_counted_in_groups_and_clusters() -> None:
     assert facts().missing() == 0
     late = replace(
