@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import ParamSpec, TypeVar
 
 import structlog
 
@@ -13,7 +15,7 @@ from parallax.client.messages import NO_COMMIT
 from parallax.domain.commits import went_back
 from parallax.domain.ids import GroupName, TargetOffset, TopicName, TopicPartition
 from parallax.domain.plain import is_within
-from parallax.errors import ParallaxError
+from parallax.errors import ClusterUnavailableError, DeadlineError, ParallaxError, UnavailableError
 from syncjob.facts import GroupFacts, GroupSide
 from syncjob.look import Look
 
@@ -30,6 +32,60 @@ _Positions = Mapping[TopicPartition, int]
 
 Answered = dict[Pair, Mapping[TopicPartition, ResumeAnswer]]
 """A group's answers, those of a pair together or not at all."""
+
+_CALLS_IN_VAIN = 2
+"""So many in a row, and no service answers: of one alone its own size may be the reason."""
+
+Asked = ParamSpec("Asked")
+Answer = TypeVar("Answer")
+
+
+class Answering:
+    """Whether services answer in a cycle: once none does, nothing more is asked in it. Safe to share between threads.
+
+    Each call waits for as long as a call may take, so that a cycle of many groups would take longer than a lease.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._answers = self._in_vain = 0
+        self._away: ParallaxError | None = None
+
+    def to(self, question: Callable[Asked, Answer], *arguments: Asked.args, **named: Asked.kwargs) -> Answer:
+        """The answer to a question.
+
+        Raises:
+            ParallaxError: the question's own, or that of the last one if no service answers any more.
+        """
+        with self._lock:
+            before, away = self._answers, self._away
+        if away is not None:
+            raise type(away)(*away.args)
+        try:
+            found = question(*arguments, **named)
+        except ParallaxError as error:
+            with self._lock:
+                if not _is_silence(error):
+                    self._answered()
+                elif self._answers == before:
+                    self._in_vain += 1
+                    if self._in_vain >= _CALLS_IN_VAIN:
+                        self._away = error
+            raise
+        with self._lock:
+            self._answered()
+        return found
+
+    def _answered(self) -> None:
+        self._answers += 1
+        self._in_vain = 0
+
+
+def _is_silence(error: ParallaxError) -> bool:
+    """Whether no service could answer; one that says that a cluster is away answers."""
+    return isinstance(error, UnavailableError | DeadlineError) and not isinstance(
+        error, ClusterUnavailableError
+    )
 
 
 def asked_together(ask_many: AskMany, looks: Iterable[Look]) -> dict[GroupName, Answered]:
@@ -57,6 +113,8 @@ def asked_together(ask_many: AskMany, looks: Iterable[Look]) -> dict[GroupName, 
             _log.warning(
                 "not_answered_together", origin=pair[0], to=pair[1], problem=f"[{error.code}] {error}"
             )
+            if _is_silence(error):
+                break  # whether services answer at all is seen by a smaller question
     found: defaultdict[GroupName, Answered] = defaultdict(dict)
     for facts, pair, positions in wanted:
         answers = _answers(facts, facts.sides[pair[0]], positions, mapped.get(pair, {}))

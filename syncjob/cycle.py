@@ -22,7 +22,7 @@ from parallax.ports.clusters import ClusterWriter
 from parallax.ports.groups import GroupStore, PrimaryStore, StoredGroup
 from parallax.runtime.deadline import Deadline
 from syncjob.active import moves_seen, pairs_to_ask
-from syncjob.asking import Answered, Ask, AskMany, asked_together
+from syncjob.asking import Answered, Answering, Ask, AskMany, asked_together
 from syncjob.changes import ChangesLog
 from syncjob.clusters import ClusterSnapshot, ClusterWatch, as_seen_for
 from syncjob.decide import Decision, Rules, decide, held, needs_answers, writes
@@ -103,6 +103,7 @@ class Syncer:
         self._primaries = primaries
         self._ask = ask
         self._ask_many = ask_many
+        self._answering = Answering()
         self._dry_run = dry_run
         self._now_ms = now_ms
         self._clock = clock
@@ -150,6 +151,7 @@ class Syncer:
 
     def _cycle(self) -> CycleReport:
         known, self._began_s = self._known(), self._clock()
+        self._answering = Answering()
         turn = self._standing.begin(
             self._now_ms(), sorted(known - self._dormant.names), reported=self._reported
         )
@@ -368,8 +370,12 @@ class Syncer:
         for _ in self._threads.map(self._prepare, looks):
             pass
         answered: dict[GroupName, Answered] = {}
-        if self._ask_many is not None:
-            answered = asked_together(self._ask_many, [look for look in looks if look.wanted])
+        ask_many, answering = self._ask_many, self._answering
+        if ask_many is not None:
+            answered = asked_together(
+                lambda pair, positions: answering.to(ask_many, pair, positions),
+                [look for look in looks if look.wanted],
+            )
 
         def decide(look: Look) -> None:
             self._serve(look, answered.get(look.group, {}))
@@ -526,7 +532,7 @@ class Syncer:
             if pair in answers:
                 continue
             try:
-                answers[pair] = self._ask(facts.group, pair, topics)
+                answers[pair] = self._answering.to(self._ask, facts.group, pair, topics)
             except ParallaxError as error:
                 # The other pairs can still be served; decisions that need this answer say that it is missing.
                 _log.warning(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable
 from random import Random
@@ -11,7 +12,7 @@ import pytest
 
 from parallax.domain.commits import GroupCommit
 from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicName, TopicPartition
-from parallax.errors import ServiceUnavailableError
+from parallax.errors import ClusterUnavailableError, DeadlineError, ParallaxError, ServiceUnavailableError
 from syncjob import asking
 from syncjob import cycle as cycle_module
 from syncjob.decide import Reason
@@ -136,6 +137,62 @@ def test_a_service_that_does_not_answer_together_is_asked_one_by_one(bench: Call
     it.world.commit("a", 17)
     assert it.decision("b").reason is Reason.PUBLISHED
     assert it.asked == [(A, B)] * 2
+
+
+def _many(bench: Callable[..., Bench], count: int = 40) -> Bench:
+    it = consuming(bench, 15)
+    for number in range(count):
+        it.writer("a").commits[GroupName(f"group-{number}")] = {P0: GroupCommit(TargetOffset(number), -1, "")}
+    return it
+
+
+@pytest.mark.parametrize("error", [ServiceUnavailableError, DeadlineError])
+@pytest.mark.parametrize("together", [True, False])
+def test_where_no_service_answers_few_wait_for_it_and_what_was_seen_is_kept(
+    bench: Callable[..., Bench],
+    monkeypatch: pytest.MonkeyPatch,
+    error: type[ParallaxError],
+    *,
+    together: bool,
+) -> None:
+    it = _many(bench)
+    calls: list[object] = []
+
+    def fail(*asked: object) -> Any:
+        calls.append(asked)
+        time.sleep(0.05)
+        raise error("no offset service answered")
+
+    monkeypatch.setattr(cycle_module, "_LOOKS_TOGETHER", 20)
+    right = it.syncer._ask, it.syncer._ask_many
+    it.syncer._ask, it.syncer._ask_many = fail, fail if together else None
+    for _ in range(2):
+        calls.clear()
+        report = it.cycle()
+        assert len(calls) <= 2 * cycle_module._GROUPS_AT_ONCE
+        assert {item.reason for item in report.decisions} == {Reason.NO_ANSWER}
+    for number in range(40):
+        assert it.world.groups.observed(GroupName(f"group-{number}"), A)
+    it.syncer._ask, it.syncer._ask_many = right
+    assert Reason.NO_ANSWER not in {item.reason for item in it.cycle().decisions}
+
+
+def test_a_question_that_fails_by_itself_keeps_no_other_from_being_asked() -> None:
+    def late() -> None:
+        raise DeadlineError("so many partitions")
+
+    def late_while_others_are_answered() -> None:
+        answering.to(int)
+        late()
+
+    def away() -> None:
+        raise ClusterUnavailableError("aggregate-b is away")
+
+    answering = asking.Answering()
+    for question in [late_while_others_are_answered] * 3 + [late, away] * 3 + [late]:
+        with pytest.raises(ParallaxError):
+            answering.to(question)
+        assert answering.to(int) == 0
 
 
 def test_groups_are_asked_for_together(bench: Callable[..., Bench]) -> None:
