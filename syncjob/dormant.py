@@ -74,10 +74,11 @@ class DormantGroups:
             self._store.note_alive(group)
             del self._since_ms[group]
         found = set(empty).difference(alive)  # which may have commits on topics that are not chosen
-        self._asleep.update(found)
-        for group in found - self._since_ms.keys():
-            self._store.note_empty(group, now_ms)
-            self._since_ms[group] = now_ms
+        for group in found:
+            if group not in self._since_ms:
+                self._store.note_empty(group, now_ms)
+                self._since_ms[group] = now_ms
+            self._asleep.add(group)
 
     def forget_all_but(self, known: Collection[GroupName]) -> None:
         """Drop from memory what the store has forgotten, here or elsewhere."""

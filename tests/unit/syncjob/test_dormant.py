@@ -240,6 +240,25 @@ def test_a_store_that_does_not_answer_delays_it(
     assert it.world.groups.groups() == []
 
 
+def test_since_when_it_is_dormant_is_noted_once_the_store_answers(
+    bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = with_a_group(bench)
+
+    def fail(*_: object) -> None:
+        raise StoreUnavailableError("away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(it.world.groups, "note_empty", fail)
+        with pytest.raises(StoreUnavailableError):
+            delete(it, GROUP)
+    assert GROUP not in it.syncer._dormant.names
+    delete(it, GROUP)
+    assert list(it.world.groups.empty_since()) == [GROUP]
+    later(it, 7.1)
+    assert it.world.groups.groups() == []
+
+
 def test_a_dry_run_forgets_nothing(bench: Callable[..., Bench]) -> None:
     it = with_a_group(bench)
     delete(it, GROUP)
