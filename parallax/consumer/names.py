@@ -47,35 +47,56 @@ class NameCheck:
         self._closed = closed
         self._told: set[str] = set()
         self._lock = threading.Lock()
+        self._wanted: tuple[str, Sequence[str]] | None = None
+        self._looking = False
 
     def look(self, region: str, topics: Sequence[str]) -> None:
-        """Check the names, and these topics.
+        """Check the names, and these topics: those of the last call, if services are away for longer.
 
         Args:
             region: where the consumer is.
             topics: what it subscribes to by name.
         """
-        threading.Thread(target=self._look, args=(region, topics), name="parallax-names", daemon=True).start()
+        with self._lock:
+            self._wanted = region, topics
+            if not self._looking:
+                threading.Thread(target=self._look, name="parallax-names", daemon=True).start()
+                self._looking = True
 
-    def _look(self, region: str, topics: Sequence[str]) -> None:
-        while not self._closed.is_set():
-            try:
-                found = self._service.describe_regions(
-                    groups=[self._group], topics=topics, timeout_ms=self._timeout_ms
-                )
-            except ParallaxError as error:
-                if is_away(error):
-                    self._closed.wait(_AGAIN_S)
-                    continue
+    def _look(self) -> None:
+        try:
+            while (wanted := self._next()) is not None:
+                self._check(*wanted)
+        except BaseException:
+            with self._lock:
+                self._looking = False
+            raise
+
+    def _next(self) -> tuple[str, Sequence[str]] | None:
+        with self._lock:
+            wanted, self._wanted = self._wanted, None
+            self._looking = wanted is not None and not self._closed.is_set()
+            return wanted if self._looking else None
+
+    def _check(self, region: str, topics: Sequence[str]) -> None:
+        try:
+            found = self._service.describe_regions(
+                groups=[self._group], topics=topics, timeout_ms=self._timeout_ms
+            )
+        except ParallaxError as error:
+            if not is_away(error):
                 _log.warning("names_unchecked", group=self._group, code=error.code, error=str(error))
                 return
             with self._lock:
-                words = [text for text in _unknown(found, self._regions) if text not in self._told]
-                self._told.update(words)
-            if words:
-                message = "; ".join(words)
-                self._events.put(FailoverEvent(EventKind.UNKNOWN_NAMES, region, message=message))
+                self._wanted = self._wanted or (region, topics)
+            self._closed.wait(_AGAIN_S)
             return
+        with self._lock:
+            words = [text for text in _unknown(found, self._regions) if text not in self._told]
+            self._told.update(words)
+        if words:
+            message = "; ".join(words)
+            self._events.put(FailoverEvent(EventKind.UNKNOWN_NAMES, region, message=message))
 
 
 def _unknown(found: pb.DescribeRegionsResponse, regions: Collection[str]) -> Iterator[str]:

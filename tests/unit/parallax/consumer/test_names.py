@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -79,6 +80,23 @@ def test_another_subscription_is_checked_too(narrow: World) -> None:
     consumer.subscribe([TOPIC])
     narrow.poll_until(lambda: len(told(narrow)) == 2, "the event of the topic")
     assert told(narrow)[1].startswith(f"topic {TOPIC!r} is left out")
+
+
+def test_however_often_it_subscribes_one_thread_waits_for_services(narrow: World) -> None:
+    before = set(threading.enumerate())
+    narrow.service.away = True
+    consumer = narrow.start("a")
+    for topic in ("first", "second", TOPIC):
+        consumer.subscribe([topic])
+        narrow.poll()
+    waiting = [it for it in set(threading.enumerate()) - before if it.name == "parallax-names"]
+    assert len(waiting) == 1
+    narrow.service.away = False
+    narrow.poll_until(lambda: len(told(narrow)) == 1, "the event")
+    assert f"topic {TOPIC!r} is left out" in told(narrow)[0]
+    assert "first" not in told(narrow)[0]
+    consumer.subscribe(["second"])
+    narrow.poll_until(lambda: len(told(narrow)) == 2, "the event of the other topic")
 
 
 def test_services_of_another_release_are_let_be(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
