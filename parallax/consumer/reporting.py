@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -19,13 +19,39 @@ from parallax.consumer.events import EventKind, EventQueue, FailoverEvent
 from parallax.consumer.ports import Key, OffsetService
 from parallax.consumer.settings import Policies
 from parallax.domain.metadata import CommittedMetadata
-from parallax.errors import ParallaxError
+from parallax.errors import (
+    InvalidOffsetError,
+    NotFoundError,
+    ParallaxError,
+    UnknownPartitionError,
+    UnknownTopicError,
+    UnreadableRowError,
+)
 from parallax.v1 import offsets_pb2 as pb
 
 _log = structlog.get_logger("parallax.failover_consumer")
 
 SHORTEST_CALL_MS = 1_000.0
 """A report is given at least this long, however short the interval is."""
+
+_REFUSED_AGAIN_S = 30.0
+"""A service may have looked before a topic, a partition or a row was there: what it refused is told again, though it has not changed."""
+
+_OF_ONE_PARTITION = (UnknownTopicError, UnknownPartitionError, InvalidOffsetError, UnreadableRowError)
+"""Refusals of which one partition may be the reason: a service then takes nothing of the report."""
+
+_Told = pb.PartitionPosition | pb.PartitionMove
+_Place = tuple[str, str, int, type[_Told]]
+"""Region, topic and partition of a position or a move."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """What a service did not take of a partition, and when it is told again; what has changed since is told at once."""
+
+    told: _Told
+    code: str
+    again_at_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +117,8 @@ class Reporter:
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._moves: dict[str, dict[Key, pb.PartitionMove]] = {}
+        self._refusals: dict[_Place, _Refusal] = {}
+        """They are told apart from all others, of which nothing would be taken either."""
 
     def start(self) -> None:
         """Begin, if that has not been done."""
@@ -122,25 +150,18 @@ class Reporter:
     def report(self) -> None:
         """Report once; what no service takes is reported again."""
         found = self._snapshot()
+        by_region: dict[str, list[_Told]] = {found.region: list(found.positions)}
         with self._lock:
-            moves = {region: dict(items) for region, items in self._moves.items()}
-        by_region: dict[str, Sequence[pb.PartitionPosition]] = {
-            found.region: found.positions,
-            **{region: () for region in moves if region != found.region},
-        }
+            for region, moves in self._moves.items():
+                by_region.setdefault(region, []).extend(moves.values())
+            places = {_place(region, item) for region, items in by_region.items() for item in items}
+            self._refusals = {place: it for place, it in self._refusals.items() if place in places}
         try:
-            for region, positions in by_region.items():
-                if not positions and not moves.get(region) and self._away_since_s is None:
-                    continue
-                self._service.report_positions(
-                    self._group,
-                    at=pb.Place(region=region),
-                    positions=positions,
-                    moves=list(moves.get(region, {}).values()),
-                    timeout_ms=max(self._interval_s * 1_000, SHORTEST_CALL_MS),
-                )
-                self._taken(region, moves.get(region, {}))
+            for region, items in by_region.items():
+                self._report(region, items)
         except ParallaxError as error:
+            if not is_away(error):
+                self._away_since_s = None  # whoever refuses answers
             failure = (found.region, error.code)
             if failure != self._failure and self._away_since_s is None:
                 _log.warning(
@@ -152,11 +173,66 @@ class Reporter:
         else:
             self._away_since_s, self._failure = None, None
 
-    def _taken(self, region: str, moves: Mapping[Key, pb.PartitionMove]) -> None:
+    def _report(self, region: str, items: Sequence[_Told]) -> None:
+        with self._lock:
+            refusals = [self._refusals.get(_place(region, item)) for item in items]
+        together = [item for item, refusal in zip(items, refusals, strict=True) if refusal is None]
+        if together or self._away_since_s is not None:
+            self._tell(region, together)
+        for item, refusal in zip(items, refusals, strict=True):
+            if refusal and (item != refusal.told or self._clock() >= refusal.again_at_s):
+                self._tell(region, [item])
+
+    def _tell(self, region: str, items: Sequence[_Told]) -> None:
+        """Tell all of it, or each half by itself, down to what is refused."""
+        try:
+            self._service.report_positions(
+                self._group,
+                at=pb.Place(region=region),
+                positions=[item for item in items if isinstance(item, pb.PartitionPosition)],
+                moves=[item for item in items if isinstance(item, pb.PartitionMove)],
+                timeout_ms=max(self._interval_s * 1_000, SHORTEST_CALL_MS),
+            )
+        except _OF_ONE_PARTITION as error:
+            if not items:
+                raise
+            self._away_since_s = None
+            if len(items) == 1:
+                self._refused(region, items[0], error)
+                return
+            middle = len(items) // 2
+            for half in items[:middle], items[middle:]:
+                self._tell(region, half)
+        else:
+            self._taken(region, items)
+
+    def _refused(self, region: str, item: _Told, error: ParallaxError) -> None:
+        place, is_move = _place(region, item), isinstance(item, pb.PartitionMove)
+        now_s = self._clock()
+        with self._lock:
+            before = self._refusals.get(place)
+            self._refusals[place] = _Refusal(item, error.code, now_s + _REFUSED_AGAIN_S)
+        if before is None or before.code != error.code:
+            told = "move" if is_move else "position"
+            _log.warning(
+                "report_refused",
+                region=region,
+                told=told,
+                partition=f"{item.topic}-{item.partition}",
+                code=error.code,
+                error=str(error),
+            )
+        elif is_move and isinstance(error, NotFoundError) and now_s >= before.again_at_s:
+            self._taken(region, [item])  # its topic is gone for good: nobody will ever take it
+
+    def _taken(self, region: str, items: Iterable[_Told]) -> None:
+        """Drop moves that need not be told any more."""
         with self._lock:
             left = self._moves.get(region, {})
-            for key, move in moves.items():
-                if left.get(key) is move:
+            for item in items:
+                self._refusals.pop(_place(region, item), None)
+                key = item.topic, item.partition
+                if left.get(key) is item:
                     del left[key]
             if not left:
                 self._moves.pop(region, None)
@@ -170,6 +246,10 @@ class Reporter:
                     self.report()
                 except Exception as error:  # noqa: BLE001 - the next report may be spared it
                     _log.error("report_positions_failed", exc_info=error)
+
+
+def _place(region: str, item: _Told) -> _Place:
+    return region, item.topic, item.partition, type(item)
 
 
 def _move(key: Key, skipping: CommittedMetadata) -> pb.PartitionMove:
