@@ -358,7 +358,8 @@ class _Follower:
             self._tell(str(error))
             return None
         if missing := [str(place) for place in self._positions if place not in ranges]:
-            if any(place.topic not in self._door.topics() for place in self._positions):
+            there = self._door.topics()
+            if any(place.topic not in there for place in self._positions):
                 raise SessionError(f"{self._cluster}: run log {missing[0]} is gone")
             self._tell(f"{self._cluster}: run log {missing[0]} has no leader")
             return None

@@ -336,10 +336,14 @@ class TargetTopics:
         """
         topic, partitions = source.topic, source.partitions
         own = self._names.source_of(topic) or topic
-        settings = self._source.configs([own]).get(own, {})
+        settings = self._source.configs([own]).get(own)
         deadline = Deadline.after_ms(_VISIBLE_WITHIN_MS)
         target = self._target.topics().get(topic)
         if target is None:
+            if settings is None:  # its copy would be made as the broker makes topics, perhaps not compacted
+                raise ClusterUnavailableError(
+                    f"{self._source.cluster}: topic {own!r} is not known to every broker yet"
+                )
             # Another route may have been faster, from a source with fewer partitions: look at what is there.
             plan = target_topic_plan(
                 topic, partitions, settings, self._config.topics.config_sync.replication_factor

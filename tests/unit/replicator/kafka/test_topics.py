@@ -8,7 +8,7 @@ import pytest
 
 from parallax.config.config import Config
 from parallax.domain.ids import ClusterName, Route, TopicId, TopicName
-from parallax.errors import ConfigError, ParallaxError, PartitionStoppedError
+from parallax.errors import ClusterUnavailableError, ConfigError, ParallaxError, PartitionStoppedError
 from parallax.ports.clusters import TopicInfo
 from parallax.runtime.deadline import Deadline
 from replicator.kafka import topics as module
@@ -31,12 +31,13 @@ class FakeAdmin:
     refusal: ParallaxError | None = None
     grown: list[int] = field(default_factory=list)
     cluster: ClusterName = TARGET
+    described: bool = True
 
     def topics(self) -> dict[TopicName, TopicInfo]:
         return {} if self.there is None else {TRIPS: self.there}
 
-    def configs(self, _topics: list[TopicName]) -> dict[TopicName, dict[str, str]]:
-        return {}
+    def configs(self, topics: list[TopicName]) -> dict[TopicName, dict[str, str]]:
+        return {name: {} for name in topics if self.described}
 
     def create(self, plan: TopicPlan, _deadline: Deadline) -> TopicInfo:
         self.there = info(self.faster or plan.partitions)
@@ -51,8 +52,11 @@ class FakeAdmin:
         return self.there
 
 
-def fit(target: FakeAdmin, monkeypatch: pytest.MonkeyPatch, *, source_partitions: int = 4) -> FakeAdmin:
-    admins = {"regional-a": FakeAdmin(info(source_partitions)), TARGET: target}
+def fit(
+    target: FakeAdmin, monkeypatch: pytest.MonkeyPatch, *, source_partitions: int = 4, described: bool = True
+) -> FakeAdmin:
+    source = FakeAdmin(info(source_partitions), cluster=ClusterName("regional-a"), described=described)
+    admins = {"regional-a": source, TARGET: target}
 
     def admin(cluster: ClusterName, *_settings: object, **_more: object) -> FakeAdmin:
         return admins[cluster]
@@ -97,3 +101,12 @@ def test_a_target_that_can_not_grow_says_why_and_what_to_do(monkeypatch: pytest.
     )
     assert "not authorised" in told
     assert "--partitions 4" in told
+
+
+def test_a_topic_whose_settings_no_broker_tells_yet_is_not_made_with_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    target = FakeAdmin()
+    with pytest.raises(ClusterUnavailableError, match="regional-a: topic 'trips' is not known"):
+        fit(target, monkeypatch, described=False)
+    assert target.there is None
