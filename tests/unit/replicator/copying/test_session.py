@@ -211,6 +211,18 @@ def test_what_was_to_be_copied_of_a_topic_that_is_gone_is_waited_for_no_more() -
     assert session.finished()
 
 
+def test_a_topic_that_both_sides_lose_at_once_is_neither_copied_nor_stopped() -> None:
+    doors = Doors()
+    session = session_of(doors, {P0: copied_to(P0, 600)})
+    assert told(session)[P0].status is PartitionStatus.COPYING
+    doors.topic_there = doors.target_there = False
+    doors.request()
+    assert told(session)[P0].status is PartitionStatus.ABSENT
+    doors.topic_there = doors.target_there = True
+    doors.request()
+    assert told(session)[P0].status is PartitionStatus.COPYING
+
+
 def test_a_survey_that_failed_is_counted_and_what_is_known_goes_on() -> None:
     doors, counts = Doors(), Counts()
     session = session_of(doors, {P0: copied_to(P0, 600)}, counts=counts)
