@@ -62,6 +62,8 @@ class Delivery:
         auto_store: a delivered record counts as done.
 
     Attributes:
+        standing: what the group had committed here, offset and metadata, when others than the first assignment's
+            partitions still had an answer; what has changed since is newer than the answer.
         steps: how often ``inner`` was polled.
     """
 
@@ -80,6 +82,7 @@ class Delivery:
         self.from_region = from_region
         self.answers: dict[Key, Start] = dict(answers or {})
         self.fence = fence
+        self.standing: dict[Key, tuple[int, str]] = {}
         self.partitions: dict[Key, AssignedPartition] = {}
         self.lock = threading.RLock()
         self.skipped_records = 0

@@ -363,7 +363,10 @@ class Engine:
 
     def _positions(self) -> dict[Key, OriginPosition]:
         return moving_positions(
-            self.site.delivery, move_from=self._policies.move_from, auto_commit=self._settings.auto_commit
+            self.site.delivery,
+            move_from=self._policies.move_from,
+            auto_commit=self._settings.auto_commit,
+            arrived=self.site.arrived,
         )
 
     def _begin_move(self) -> None:

@@ -99,13 +99,18 @@ class MoveAnswer:
 
 
 def moving_positions(
-    delivery: Delivery, *, move_from: MoveFrom, auto_commit: bool
+    delivery: Delivery, *, move_from: MoveFrom, auto_commit: bool, arrived: bool
 ) -> dict[Key, OriginPosition]:
-    """How far each partition has come, for a move; partitions that were never assigned keep their own move."""
+    """How far each partition has come, for a move.
+
+    Before any was assigned all keep their own move. Once this consumer has ``arrived``, the rest are other members'.
+    """
     now = time.monotonic()
     with delivery.lock:
         positions = {
-            key: OriginPosition(start.offset, commit=False) for key, start in delivery.answers.items()
+            key: OriginPosition(start.offset, commit=False)
+            for key, start in delivery.answers.items()
+            if not arrived
         }
         for key, state in delivery.partitions.items():
             ago_s = None if state.delivered_at_s is None else now - state.delivered_at_s

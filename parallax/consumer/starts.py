@@ -10,7 +10,7 @@ from typing import TypeVar
 import structlog
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException, TopicPartition
 
-from parallax.consumer.commits import decode
+from parallax.consumer.commits import COORDINATOR_WITHIN_S, decode
 from parallax.consumer.delivery import Delivery, key_of
 from parallax.consumer.errors import NoStartOffsetError, OffsetServiceAwayError, is_away
 from parallax.consumer.events import EventKind, EventQueue, FailoverEvent
@@ -95,16 +95,44 @@ class StartChooser:
         """Drop answers for partitions that another member has consumed here since the group was stopped.
 
         Whoever moved the group has put offsets here that carry the fence's number. Where one does not stand any
-        more, or tells of more than this consumer has delivered, the commit is the newer truth.
+        more, or tells of more than this consumer has delivered, the commit is the newer truth. Without a fence it is
+        where it is not what it was at the first assignment.
         """
         carried = [key for key in keys if key in delivery.answers]
-        if delivery.fence is None or not carried:
+        if delivery.fence is None:
+            self._drop_changed(delivery, [key for key in carried if key in delivery.standing])
+            self._note_standing(delivery, keys)
+            return
+        if not carried:
             return
         for item in self._commits(delivery, carried):
             if item.error is None and item.offset >= 0:
                 answer = delivery.answers[key_of(item)]
                 if not _stands(item, delivery.fence, answer):
                     del delivery.answers[key_of(item)]
+
+    def _drop_changed(self, delivery: Delivery, keys: Sequence[Key]) -> None:
+        if not keys:
+            return
+        for item in self._commits(delivery, keys):
+            if item.error is not None or _commit_in(item) != delivery.standing[key_of(item)]:
+                del delivery.answers[key_of(item)]
+
+    def _note_standing(self, delivery: Delivery, keys: Sequence[Key]) -> None:
+        """Note what the group has committed where others go on; its own partitions do not wait long for that."""
+        unknown = [key for key in delivery.answers if key not in delivery.standing]
+        others = [key for key in unknown if key not in keys]
+        if not others:
+            return
+        try:
+            found = delivery.inner.committed([TopicPartition(*key) for key in unknown], COORDINATOR_WITHIN_S)
+        except KafkaException as error:
+            _log.warning("commits_not_read", region=delivery.region, error=str(error))
+            found = []
+        delivery.standing.update({key_of(item): _commit_in(item) for item in found if item.error is None})
+        for key in others:
+            if key not in delivery.standing:
+                del delivery.answers[key]
 
     def _committed(self, delivery: Delivery, keys: Sequence[Key]) -> dict[Key, Start]:
         if not keys:
@@ -247,6 +275,10 @@ class LateStarts:
         """Those to try now."""
         rested = self._clock() - self._tried_at_s >= START_AGAIN_S and step != self._tried_at_step
         return list(self._waiting.values()) if rested else []
+
+
+def _commit_in(item: TopicPartition) -> tuple[int, str]:
+    return item.offset, item.metadata or ""
 
 
 def _stands(commit: TopicPartition, fence: int, answer: Start) -> bool:

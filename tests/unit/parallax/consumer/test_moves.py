@@ -355,6 +355,58 @@ def test_positions_and_moves_are_reported(world: World) -> None:
     assert world.service.progress["g", "b", (TOPIC, 0)] == (2, {"a": 1, "b": 1})
 
 
+def with_another_member(world: World) -> None:
+    """This consumer has moved to b with partition 0, and another member with partition 1."""
+    for region in ("a", "b"):
+        world.log(region, 0).extend(A[:3])
+        world.log(region, 1).extend(B[:3])
+    consumer = world.start("a")
+    world.poll_records(6)
+    world.coordinator_answers = False
+    consumer.move_to("b")
+    world.poll_until(lambda: len(world.inner) == 2, "it has left a")
+    world.inner[1].assign_only([(TOPIC, 0)])
+    world.inner[1].joins = True
+    world.poll_until(lambda: not consumer.moving, "the move to b")
+    world.log("b", 1).extend(B[3:6])
+
+
+@pytest.mark.parametrize("before", [None, (1, "")])
+def test_a_partition_that_another_member_has_consumed_since_the_move_goes_on_from_its_commit(
+    world: World, before: tuple[int, str] | None
+) -> None:
+    if before is not None:
+        world.clusters["b"].committed[TOPIC, 1] = before
+    with_another_member(world)
+    world.clusters["b"].committed[TOPIC, 1] = (5, "")
+    world.inner[-1].rebalance("revoke", [(TOPIC, 0)])
+    world.inner[-1].rebalance("assign", [(TOPIC, 0), (TOPIC, 1)])
+    assert world.poll_records(1) == [B[5]]
+    world.poll_nothing()
+    assert world.clusters["b"].committed[TOPIC, 1][0] == 6
+
+
+@pytest.mark.parametrize("before", [None, (1, "")])
+def test_a_partition_that_nobody_has_consumed_since_the_move_goes_on_from_the_answer(
+    world: World, before: tuple[int, str] | None
+) -> None:
+    if before is not None:
+        world.clusters["b"].committed[TOPIC, 1] = before
+    with_another_member(world)
+    world.inner[-1].rebalance("revoke", [(TOPIC, 0)])
+    world.inner[-1].rebalance("assign", [(TOPIC, 0), (TOPIC, 1)])
+    assert world.poll_records(3) == B[3:6]
+    world.poll_nothing()
+
+
+def test_a_later_move_tells_nothing_of_partitions_that_another_member_has(world: World) -> None:
+    with_another_member(world)
+    world.clusters["b"].committed[TOPIC, 1] = (5, "")
+    world.coordinator_answers = True
+    world.move("a")
+    assert world.service.asked[-1] == ("b", "a", {(TOPIC, 0): 3})
+
+
 def test_nothing_is_said_in_silence_of_a_partition_that_was_not_moved_along(world: World) -> None:
     world.log("a", 0).extend(A[:2])
     world.log("b", 0).extend(A[:3])
