@@ -72,6 +72,7 @@ class ConsumerSite:
         self._override: list[TopicPartition] | None = None
         self._late = LateStarts()
         self._member = False
+        self._by_hand = False
         self._move = move
         self.arrived = move is None
         self._resumed = move is None
@@ -109,6 +110,11 @@ class ConsumerSite:
         """The consumer at the cluster."""
         return self.delivery.inner
 
+    @property
+    def chosen(self) -> list[TopicPartition]:
+        """The partitions that the application has assigned itself; what a subscription brought is no choice of its own."""
+        return [TopicPartition(*key) for key in self.delivery.partitions] if self._by_hand else []
+
     # --- membership ---------------------------------------------------------------------------------------
 
     def join(self, subscription: Subscription) -> None:
@@ -120,7 +126,7 @@ class ConsumerSite:
             on_revoke=kept(lambda _inner, partitions: self._on_revoke(partitions, lost=False)),
             on_lost=kept(lambda _inner, partitions: self._on_revoke(partitions, lost=True)),
         )
-        self._subscription, self._member = subscription, True
+        self._subscription, self._member, self._by_hand = subscription, True, False
 
     def unsubscribe(self) -> None:
         """Leave the group; the application's callback is still to hear of it."""
@@ -152,6 +158,7 @@ class ConsumerSite:
             return
         starts = self._tools.chooser.explicit(self.delivery, partitions)
         self._begin(starts, incremental=incremental)
+        self._by_hand = not self._member
 
     def unassign(self, partitions: Sequence[TopicPartition] | None = None) -> None:
         """Read these partitions no more; None: none at all."""

@@ -648,3 +648,13 @@ def test_two_members_take_over_each_others_partitions(world: Following) -> None:
     assert world.consumer is not None
     start = {item.partition: item for event in world.events for item in event.partitions}
     assert start[1].resume_offset == 1  # b0 was consumed by the other one, b1 was not
+
+
+def test_who_unsubscribes_while_the_group_moves_reads_nothing_there(world: Following) -> None:
+    fenced(world)
+    assert world.consumer is not None
+    world.consumer.unsubscribe()
+    world.service.decide("b")
+    world.settled("b")
+    world.poll_nothing()
+    assert world.consumer.assignment() == []

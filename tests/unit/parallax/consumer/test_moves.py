@@ -263,6 +263,37 @@ def test_an_assignment_by_hand_moves_too(world: World) -> None:
     assert [(item.topic, item.partition) for item in consumer.assignment()] == [(TOPIC, 0)]
 
 
+@pytest.mark.parametrize("asked", [False, True])
+def test_who_has_unsubscribed_reads_nothing_after_a_move(world: World, *, asked: bool) -> None:
+    world.log("a").extend(A[:3])
+    world.log("b").extend(A[:5])
+    consumer = world.start("a")
+    world.poll_records(3)
+    consumer.move_to("b")
+    if asked:
+        world.service.away = True
+        world.poll_nothing(2)
+    consumer.unsubscribe()
+    world.service.away = False
+    world.poll_until(lambda: not consumer.moving, "the move to b")
+    world.poll_nothing()
+    assert (consumer.region, consumer.assignment()) == ("b", [])
+    consumer.subscribe([TOPIC])
+    assert world.poll_records(2) == A[3:5]
+
+
+def test_what_is_assigned_by_hand_after_unsubscribing_moves_too(world: World) -> None:
+    world.log("a").extend(A[:3])
+    world.log("b").extend(A[:5])
+    consumer = world.start("a")
+    world.poll_records(3)
+    consumer.unsubscribe()
+    world.poll_nothing()
+    consumer.assign([TopicPartition(TOPIC, 0, 3)])
+    world.move("b")
+    assert world.poll_records(2) == A[3:5]
+
+
 def test_a_process_that_starts_in_another_region_moves_first(world: World) -> None:
     world.log("a").extend([A[0], B[0], A[1]])
     world.log("b").extend([B[0], A[0], A[1], B[1]])
