@@ -414,4 +414,4 @@ class Engine:
         if self._subscription is not None:
             self.site.join(self._subscription)
         else:
-            self.site.assign(old.chosen)
+            self.site.take_over(old.chosen)

@@ -113,7 +113,9 @@ class ConsumerSite:
     @property
     def chosen(self) -> list[TopicPartition]:
         """The partitions that the application has assigned itself; what a subscription brought is no choice of its own."""
-        return [TopicPartition(*key) for key in self.delivery.partitions] if self._by_hand else []
+        if not self._by_hand:
+            return []
+        return [TopicPartition(*key) for key in {**self.delivery.partitions, **self._late.waiting}]
 
     # --- membership ---------------------------------------------------------------------------------------
 
@@ -126,6 +128,8 @@ class ConsumerSite:
             on_revoke=kept(lambda _inner, partitions: self._on_revoke(partitions, lost=False)),
             on_lost=kept(lambda _inner, partitions: self._on_revoke(partitions, lost=True)),
         )
+        if self._by_hand:
+            self._late.forget()
         self._subscription, self._member, self._by_hand = subscription, True, False
 
     def unsubscribe(self) -> None:
@@ -159,6 +163,16 @@ class ConsumerSite:
         starts = self._tools.chooser.explicit(self.delivery, partitions)
         self._begin(starts, incremental=incremental)
         self._by_hand = not self._member
+
+    def take_over(self, chosen: Sequence[TopicPartition]) -> None:
+        """Read what the application chose before the move; what can't begin yet is tried again.
+
+        Raises:
+            ParallaxError: it has no start yet.
+        """
+        self._by_hand = True
+        self._late.assigned(chosen, incremental=False)
+        self._start(chosen)
 
     def unassign(self, partitions: Sequence[TopicPartition] | None = None) -> None:
         """Read these partitions no more; None: none at all."""
@@ -200,7 +214,8 @@ class ConsumerSite:
         self._start(partitions)
 
     def _start(self, partitions: Sequence[TopicPartition]) -> None:
-        incremental = self._tools.settings.cooperative
+        # Beside what the application has assigned itself meanwhile.
+        incremental = bool(self.delivery.partitions) if self._by_hand else self._tools.settings.cooperative
         try:
             starts = self._tools.chooser.choose(self.delivery, partitions)
             callback = self._subscription.on_assign if self._subscription is not None else None

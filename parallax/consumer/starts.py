@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
 import structlog
@@ -251,6 +251,11 @@ class LateStarts:
         self._waiting: dict[Key, TopicPartition] = {}
         self._tried_at_s = 0.0
         self._tried_at_step = -1
+
+    @property
+    def waiting(self) -> Mapping[Key, TopicPartition]:
+        """Those that have not begun."""
+        return self._waiting
 
     def assigned(self, partitions: Sequence[TopicPartition], *, incremental: bool) -> None:
         """Take partitions as they are assigned: besides others, or instead of them."""

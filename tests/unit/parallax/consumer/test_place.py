@@ -243,6 +243,62 @@ def test_a_start_that_only_the_service_knows_is_asked_for_again(world: World) ->
     assert consumer.region == "b"
 
 
+def moved_without_a_start(world: World) -> FailoverConsumer:
+    """A consumer with a partition assigned by hand that has moved to b, where nobody tells it a start."""
+    world.log("a").extend(A[:3])
+    world.log("b").extend(A[:5])
+    world.log("b", 1).extend(B[:2])
+    consumer = world.start("a", subscribe=False, on_service_away="metadata")
+    consumer.assign([TopicPartition(TOPIC, 0, 0)])
+    world.poll_records(3)
+    world.poll_until(lambda: world.clusters["a"].committed.get((TOPIC, 0)) == (3, ""), "the commit stands")
+    world.service.away = True
+    consumer.move_to("b")
+    with pytest.raises(NoStartOffsetError, match="trips-0: no commit in region 'b'"):
+        world.poll_until(lambda: False, "never")
+    assert (consumer.region, consumer.assignment()) == ("b", [])
+    return consumer
+
+
+def test_an_assignment_by_hand_begins_after_a_move_once_there_is_a_start(world: World) -> None:
+    consumer = moved_without_a_start(world)
+    with pytest.raises(NoStartOffsetError):  # said again and again
+        world.poll_until(lambda: False, "never")
+    world.service.away = False
+    assert world.poll_records(2) == A[3:5]
+    assert not consumer.moving
+
+
+def test_what_is_assigned_beside_a_partition_without_a_start_stays(world: World) -> None:
+    consumer = moved_without_a_start(world)
+    consumer.incremental_assign([TopicPartition(TOPIC, 1, 0)])
+    assert world.poll_records(2) == B[:2]
+    world.service.away = False
+    assert world.poll_records(2) == A[3:5]
+    assert len(consumer.assignment()) == 2
+
+
+def test_an_assignment_by_hand_without_a_start_moves_on(world: World) -> None:
+    consumer = moved_without_a_start(world)
+    world.log("a").append(A[3])
+    world.service.away = False
+    world.move("a")
+    assert world.poll_records(1) == [A[3]]
+    assert [(item.topic, item.partition) for item in consumer.assignment()] == [(TOPIC, 0)]
+
+
+@pytest.mark.parametrize("subscribes", [False, True])
+def test_another_assignment_replaces_a_partition_without_a_start(world: World, *, subscribes: bool) -> None:
+    consumer = moved_without_a_start(world)
+    if subscribes:
+        consumer.subscribe(["others"])
+    else:
+        consumer.assign([TopicPartition(TOPIC, 1, 0)])
+        assert world.poll_records(2) == B[:2]
+    time.sleep(START_AGAIN_S)
+    world.poll_nothing()
+
+
 def test_partitions_that_come_later_do_not_make_it_forget_the_first(world: World) -> None:
     world.log("a").extend(A[:3])
     world.start("a", {"partition.assignment.strategy": "cooperative-sticky"}, on_no_offset="error")
