@@ -136,7 +136,7 @@ class AIOFailoverConsumer:
         Raises:
             ParallaxError: as `FailoverConsumer.consume`.
         """
-        deadline = Deadline.of_timeout(timeout)
+        deadline = Deadline.of_timeout(timeout if num_messages else 0)
         while True:
             messages = await self._fetch(num_messages, min(_SLICE_S, deadline.remaining_s))
             if messages or deadline.passed:

@@ -237,7 +237,9 @@ class FailoverConsumer:
             ValueError: ``num_messages`` is negative or above a million.
         """
         check_count(num_messages)
-        return self._engine.fetch(lambda delivery, slice_s: delivery.consume(num_messages, slice_s), timeout)
+        return self._engine.fetch(
+            lambda delivery, slice_s: delivery.consume(num_messages, slice_s), timeout if num_messages else 0
+        )
 
     def commit(
         self,

@@ -251,6 +251,14 @@ def test_moving_with_batches(world: World) -> None:
     assert got == [2, 3, 5, 7]
 
 
+@pytest.mark.timeout(20)
+def test_a_batch_of_nothing_is_there_at_once(world: World) -> None:
+    world.log("a").extend(A[:2])
+    consumer = world.start("a")
+    assert consumer.consume(0) == []
+    assert world.poll_records(2) == A[:2]
+
+
 def test_an_assignment_by_hand_moves_too(world: World) -> None:
     world.log("a", 0).extend([A[0], B[0]])
     world.log("a", 1).extend(records("c", 0, 1))
