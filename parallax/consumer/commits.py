@@ -219,7 +219,8 @@ class Committer:
                 state = self._delivery.partitions.get(key_of(item))
                 if state is not None:
                     self._check(item, state)
-                    state.stored = item.offset
+                    if item.offset >= 0:
+                        state.stored = item.offset
                     continue
                 self._check_unassigned(item, seen=seen)
                 if not seen:
@@ -245,7 +246,7 @@ class Committer:
         with self._delivery.lock:
             for item in commits:
                 state = self._delivery.partitions.get(key_of(item))
-                if state is not None and key_of(item) not in failed:
+                if state is not None and key_of(item) not in failed and item.offset >= 0:
                     state.committed = item.offset
         return answer
 

@@ -140,6 +140,21 @@ def test_commit_without_arguments_needs_something_to_commit(world: World) -> Non
         consumer.commit(asynchronous=False)
 
 
+def test_offsets_that_are_none_are_no_progress(world: World) -> None:
+    world.log("a").extend(A[:4])
+    world.log("b").extend(A[:6])
+    consumer = world.start("a", MANUAL | {"enable.auto.offset.store": False})
+    world.poll_records(4)
+    consumer.store_offsets(offsets=[TopicPartition(TOPIC, 0, 3)])
+    consumer.store_offsets(offsets=consumer.assignment())
+    consumer.commit(asynchronous=False)
+    assert committed(world, "a") == (3, "")
+    consumer.commit(offsets=consumer.assignment())
+    consumer.move_to("b")
+    assert world.poll_records(2) == A[4:6]
+    assert committed(world, "b")[0] == 3
+
+
 def test_only_what_was_stored_is_committed(world: World) -> None:
     world.log("a").extend(A[:3])
     consumer = world.start("a", {**MANUAL, "enable.auto.offset.store": "false"})
