@@ -382,7 +382,8 @@ class Engine:
                 self._go_on(wanted.region)
             return
         if self._fenced is None and not self.site.transactions.settled():
-            self._wanted = wanted
+            if self._wanted is None:  # else another thread has asked for another one meanwhile
+                self._wanted = wanted
             return
         positions = self._positions() if self._fenced is None else self._fenced
         topics = self._subscription.plain_topics if self._subscription is not None else ()

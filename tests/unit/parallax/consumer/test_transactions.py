@@ -14,6 +14,7 @@ from parallax import (
     FailoverConsumer,
     GroupMovingError,
 )
+from parallax.consumer.transactions import Transactions
 from parallax.domain.metadata import decode
 from tests.worlds.failover_fakes import TOPIC, A, B, FakeProducer, World
 
@@ -268,3 +269,23 @@ def test_a_transaction_that_stays_open_does_not_keep_a_move_for_ever(
     world.clusters["a"].unsettled = True
     world.move("b")
     assert world.poll_records(3) == A[:3]
+
+
+def test_a_move_asked_for_while_a_transaction_is_waited_for_replaces_the_one_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World("a", "b", "c")
+    for region in "abc":
+        world.log(region).extend(A[:4])
+    consumer = world.start("a", {"enable.auto.commit": False}, move_from="committed")
+    world.poll_records(4)
+
+    def settled(_transactions: Transactions) -> bool:
+        monkeypatch.setattr(Transactions, "settled", lambda _: True)
+        consumer.move_to("c")
+        return False
+
+    monkeypatch.setattr(Transactions, "settled", settled)
+    world.move("b")
+    assert consumer.region == "c"
+    world.close()
