@@ -67,6 +67,14 @@ def test_it_consumes_moves_and_skips(world: World) -> None:
     run(scenario())
 
 
+def test_a_batch_of_nothing_is_there_at_once(world: World) -> None:
+    async def scenario() -> None:
+        async with AIOFailoverConsumer(world.start("a")) as consumer:
+            assert await consumer.consume(0) == []
+
+    run(scenario())
+
+
 def test_the_loop_goes_on_while_nothing_comes(world: World) -> None:
     async def scenario() -> None:
         consumer = AIOFailoverConsumer(world.start("a", subscribe=False))
