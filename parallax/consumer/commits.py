@@ -247,7 +247,7 @@ class Committer:
             for item in commits:
                 state = self._delivery.partitions.get(key_of(item))
                 if state is not None and key_of(item) not in failed and item.offset >= 0:
-                    state.committed = item.offset
+                    state.committed, state.refused = item.offset, False
         return answer
 
     def tick(self) -> None:
@@ -263,13 +263,15 @@ class Committer:
             self.send_quietly(self.stored(keys))
 
     def refused(self, commits: Iterable[TopicPartition]) -> None:
-        """The cluster has not taken commits that were sent without waiting: the next automatic one repeats them."""
-        if self._interval_s is None:
-            return
+        """The cluster has not taken commits that were sent without waiting: the next one of what is stored repeats them."""
         with self._delivery.lock:
             for item in commits:
                 state = self._delivery.partitions.get(key_of(item))
-                if state is not None and state.committed == item.offset:
+                if state is None or state.committed != item.offset:
+                    continue
+                if self._interval_s is None:
+                    state.refused = True  # a move still starts from what the application called done
+                else:
                     state.committed = None
 
     def standing(self, keys: Collection[Key] | None = None) -> list[TopicPartition]:
@@ -308,7 +310,8 @@ class Committer:
             return [
                 TopicPartition(*key, state.stored, metadata=carrying(state, state.stored))
                 for key, state in self._delivery.partitions.items()
-                if (state.stored == state.committed) == sent and (keys is None or key in keys)
+                if (state.stored == state.committed and not state.refused) == sent
+                and (keys is None or key in keys)
             ]
 
     def _check_unassigned(self, item: TopicPartition, *, seen: bool) -> None:

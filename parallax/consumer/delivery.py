@@ -34,6 +34,7 @@ class AssignedPartition:
         skipping: what the last move left; None once the application has rewound.
         stored: the next offset that the application is done with; commits without arguments take it.
         committed: the next offset last committed here, or None.
+        refused: the cluster has not taken that commit of the application's own.
         held: fetched records at and above the gate's ``known_to``, in order.
         paused_by_user: the application called ``pause``.
         delivered_at_s: when a record was last delivered, on the monotonic clock.
@@ -44,6 +45,7 @@ class AssignedPartition:
     skipping: CommittedMetadata | None
     stored: int
     committed: int | None
+    refused: bool = False
     held: deque[Message] = field(default_factory=deque)
     paused_by_user: bool = False
     delivered_at_s: float | None = None

@@ -219,6 +219,20 @@ def test_a_commit_that_was_refused_is_sent_again(world: World) -> None:
     world.poll_until(lambda: world.clusters["a"].committed.get((TOPIC, 0)) == (3, ""), "the commit stands")
 
 
+def test_a_commit_of_the_applications_own_that_was_refused_is_repeated_by_the_next(world: World) -> None:
+    world.log("a").extend(A[:3])
+    world.clusters["a"].refusal = KafkaError(KafkaError.REBALANCE_IN_PROGRESS)
+    consumer = world.start("a", MANUAL)
+    world.poll_records(3)
+    consumer.commit()
+    world.clusters["a"].refusal = None
+    world.poll_nothing()
+    consumer.commit(asynchronous=False)
+    assert committed(world, "a") == (3, "")
+    with pytest.raises(KafkaException, match="_NO_OFFSET"):
+        consumer.commit(asynchronous=False)
+
+
 def test_a_commit_that_was_refused_while_partitions_are_revoked_is_sent_again(world: World) -> None:
     world.log("a").extend(A[:4])
     world.clusters["a"].committed[TOPIC, 0] = (0, "")
