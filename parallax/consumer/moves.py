@@ -179,7 +179,8 @@ class Inquiry:
     @property
     def request(self) -> MoveRequest | None:
         """The move that is being asked for."""
-        return None if self._question is None else self._question.request
+        question = self._question  # the polling thread may take it meanwhile
+        return None if question is None else question.request
 
     def begin(self, request: MoveRequest) -> None:
         """Ask; another question under way is of no interest any more."""
@@ -196,7 +197,8 @@ class Inquiry:
 
     def wait(self, timeout_s: float) -> bool:
         """Whether the question is settled, after at most ``timeout_s``."""
-        return self._question is None or self._question.done.wait(timeout_s)
+        question = self._question
+        return question is None or question.done.wait(timeout_s)
 
     def take(self, region: str) -> tuple[MoveRequest, MoveAnswer] | None:
         """The answer, once it is there.

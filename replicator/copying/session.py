@@ -358,12 +358,15 @@ class ShardSession:
             self._stops.refused,
         )
 
-    def _gone_from_both(self, survey: Survey) -> list[TopicPartition]:
-        """Known partitions of topics that both sides have lost at once: about these nothing is decided."""
+    def _note_gone(self, survey: Survey) -> None:
+        """Tell of topics that both sides have lost at once: about these nothing is decided."""
         if survey.source is None or survey.target is None:
-            return []
+            return
         there = {*survey.source, *survey.target, *survey.hidden}
-        return [item for item in self._status if item.topic not in there]
+        for item in [item for item in self._status if item.topic not in there]:
+            if item in self._reading:
+                self._stop_reading(item)
+            self._status[item] = PartitionStatus.ABSENT, "neither cluster has such a topic any more"
 
     def _reconcile(self, survey: Survey) -> None:
         if survey.same_cluster:
@@ -408,10 +411,7 @@ class ShardSession:
             if status is PartitionStatus.COPYING and (told := self._stops.told(item)):
                 status, reason = PartitionStatus.STOPPED, told  # until it has gone on
             self._status[item] = (status, reason)
-        for item in self._gone_from_both(survey):
-            if item in self._reading:
-                self._stop_reading(item)
-            self._status[item] = PartitionStatus.ABSENT, "neither cluster has such a topic any more"
+        self._note_gone(survey)
         readable = [
             item
             for item in decisions
