@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import structlog
@@ -114,12 +114,15 @@ class StartChooser:
     def _drop_changed(self, delivery: Delivery, keys: Sequence[Key]) -> None:
         if not keys:
             return
-        for item in self._commits(delivery, keys):
-            if item.error is not None or _commit_in(item) != delivery.standing[key_of(item)]:
+        for item in self._told_commits(delivery, keys):
+            if _commit_in(item) != delivery.standing[key_of(item)]:
                 del delivery.answers[key_of(item)]
 
     def _note_standing(self, delivery: Delivery, keys: Sequence[Key]) -> None:
-        """Note what the group has committed where others go on; its own partitions do not wait long for that."""
+        """Note what the group has committed where others go on; its own partitions do not wait long for that.
+
+        What can't be read now is noted at a later assignment: an answer is kept rather than lost.
+        """
         unknown = [key for key in delivery.answers if key not in delivery.standing]
         others = [key for key in unknown if key not in keys]
         if not others:
@@ -128,21 +131,27 @@ class StartChooser:
             found = delivery.inner.committed([TopicPartition(*key) for key in unknown], COORDINATOR_WITHIN_S)
         except KafkaException as error:
             _log.warning("commits_not_read", region=delivery.region, error=str(error))
-            found = []
+            return
         delivery.standing.update({key_of(item): _commit_in(item) for item in found if item.error is None})
-        for key in others:
-            if key not in delivery.standing:
-                del delivery.answers[key]
 
-    def _committed(self, delivery: Delivery, keys: Sequence[Key]) -> dict[Key, Start]:
-        if not keys:
-            return {}
-        starts: dict[Key, Start] = {}
+    def _told_commits(self, delivery: Delivery, keys: Sequence[Key]) -> Iterator[TopicPartition]:
+        """What the group has committed there.
+
+        Raises:
+            ClusterUnavailableError: of one of them that is not to be had.
+        """
         for item in self._commits(delivery, keys):
             if item.error is not None:
                 raise ClusterUnavailableError(
                     f"{item.topic}-{item.partition}: the committed offset is not to be had: {item.error}"
                 )
+            yield item
+
+    def _committed(self, delivery: Delivery, keys: Sequence[Key]) -> dict[Key, Start]:
+        if not keys:
+            return {}
+        starts: dict[Key, Start] = {}
+        for item in self._told_commits(delivery, keys):
             if item.offset >= 0:
                 starts[key_of(item)] = self._restored(delivery, item)
         restored = [start.described(key) for key, start in starts.items() if start.skipping is not None]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from parallax import EventKind
 from parallax.domain.outcome import Outcome
 from parallax.errors import UnknownRegionError
-from tests.worlds.failover_fakes import TOPIC, A, B, Record, World, records
+from tests.worlds.failover_fakes import TOPIC, A, B, FakeConsumer, Record, World, records
 
 
 @pytest.fixture
@@ -432,6 +433,28 @@ def test_a_partition_that_nobody_has_consumed_since_the_move_goes_on_from_the_an
     if before is not None:
         world.clusters["b"].committed[TOPIC, 1] = before
     with_another_member(world)
+    world.inner[-1].rebalance("revoke", [(TOPIC, 0)])
+    world.inner[-1].rebalance("assign", [(TOPIC, 0), (TOPIC, 1)])
+    assert world.poll_records(3) == B[3:6]
+    world.poll_nothing()
+
+
+def test_an_answer_is_not_lost_to_a_coordinator_that_is_silent_as_others_commits_are_noted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.clusters["b"].committed[TOPIC, 1] = (1, "")
+    reads, silent = FakeConsumer.committed, [True]
+
+    def committed(inner: FakeConsumer, partitions: list[Any], timeout: float) -> Any:
+        at_b = inner.cluster is world.clusters["b"]
+        if silent and at_b and any(item.partition == 1 for item in partitions):
+            silent.clear()
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        return reads(inner, partitions, timeout)
+
+    monkeypatch.setattr(FakeConsumer, "committed", committed)
+    with_another_member(world)
+    assert not silent
     world.inner[-1].rebalance("revoke", [(TOPIC, 0)])
     world.inner[-1].rebalance("assign", [(TOPIC, 0), (TOPIC, 1)])
     assert world.poll_records(3) == B[3:6]
