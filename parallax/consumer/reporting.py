@@ -21,7 +21,6 @@ from parallax.consumer.settings import Policies
 from parallax.domain.metadata import CommittedMetadata
 from parallax.errors import (
     InvalidOffsetError,
-    NotFoundError,
     ParallaxError,
     UnknownPartitionError,
     UnknownTopicError,
@@ -31,14 +30,15 @@ from parallax.v1 import offsets_pb2 as pb
 
 _log = structlog.get_logger("parallax.failover_consumer")
 
-SHORTEST_CALL_MS = 1_000.0
-"""A report is given at least this long, however short the interval is."""
+SHORTEST_CALL_MS = 3_000.0
+"""A report is given at least this long, however short the interval is: a service waits for rows that it has not seen yet."""
 
 _REFUSED_AGAIN_S = 30.0
-"""A service may have looked before a topic, a partition or a row was there: what it refused is told again, though it has not changed."""
+"""A service may have looked before a topic, a partition or a row was there: what it refused is told again after the interval of reports,
+then after twice that time, and so on up to this."""
 
 _OF_ONE_PARTITION = (UnknownTopicError, UnknownPartitionError, InvalidOffsetError, UnreadableRowError)
-"""Refusals of which one partition may be the reason: a service then takes nothing of the report."""
+"""Refusals of which one partition may be the reason: a service then takes nothing of the report, or nothing of that partition."""
 
 _Told = pb.PartitionPosition | pb.PartitionMove
 _Place = tuple[str, str, int, type[_Told]]
@@ -47,10 +47,10 @@ _Place = tuple[str, str, int, type[_Told]]
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """What a service did not take of a partition, and when it is told again; what has changed since is told at once."""
+    """Why a service did not take what was told of a partition, and when that is told again, though it may have changed by then."""
 
-    told: _Told
     code: str
+    wait_s: float
     again_at_s: float
 
 
@@ -180,7 +180,7 @@ class Reporter:
         if together or self._away_since_s is not None:
             self._tell(region, together)
         for item, refusal in zip(items, refusals, strict=True):
-            if refusal and (item != refusal.told or self._clock() >= refusal.again_at_s):
+            if refusal is not None and self._clock() >= refusal.again_at_s:
                 self._tell(region, [item])
 
     def _tell(self, region: str, items: Sequence[_Told]) -> None:
@@ -208,10 +208,10 @@ class Reporter:
 
     def _refused(self, region: str, item: _Told, error: ParallaxError) -> None:
         place, is_move = _place(region, item), isinstance(item, pb.PartitionMove)
-        now_s = self._clock()
         with self._lock:
             before = self._refusals.get(place)
-            self._refusals[place] = _Refusal(item, error.code, now_s + _REFUSED_AGAIN_S)
+            wait_s = self._interval_s if before is None else min(2 * before.wait_s, _REFUSED_AGAIN_S)
+            self._refusals[place] = _Refusal(error.code, wait_s, self._clock() + wait_s)
         if before is None or before.code != error.code:
             told = "move" if is_move else "position"
             _log.warning(
@@ -222,8 +222,6 @@ class Reporter:
                 code=error.code,
                 error=str(error),
             )
-        elif is_move and isinstance(error, NotFoundError) and now_s >= before.again_at_s:
-            self._taken(region, [item])  # its topic is gone for good: nobody will ever take it
 
     def _taken(self, region: str, items: Iterable[_Told]) -> None:
         """Drop moves that need not be told any more."""

@@ -97,9 +97,9 @@ def test_a_refused_position_keeps_no_other_from_being_taken(error: type[Parallax
         assert set(it.service.positions) == others(3)
         assert set(it.service.moves) == others()
         it.at = {number: 2 for number in it.at if number != 3} | {3: 1}
-        assert it.report(5) == 5
+        assert it.report(5) == 5 + 2
         it.at[3] = 2
-        assert it.report() == 2
+        assert it.report() == 1
         assert set(it.service.positions.values()) == {2}
     assert [(line["event"], line["partition"], line["told"]) for line in logs] == [
         ("report_refused", f"{TOPIC}-3", POSITION)
@@ -111,16 +111,16 @@ def test_a_refused_position_keeps_no_other_from_being_taken(error: type[Parallax
     assert it.report() == 1
 
 
-def test_one_that_does_not_change_is_told_again_now_and_then() -> None:
+def test_what_is_refused_again_and_again_is_told_at_ever_longer_intervals() -> None:
     it = Group()
     it.service.refused[POSITION, 3] = UnknownPartitionError
     it.report()
+    assert it.report(99) == 99 + 7
     it.service.refused.clear()
-    it.report()
-    assert 3 not in it.service.positions
     it.now_s += reporting._REFUSED_AGAIN_S
     it.report()
     assert set(it.service.positions) == others()
+    assert it.report(3) == 3
 
 
 @pytest.mark.parametrize("error", [UnknownTopicError, InvalidOffsetError, UnreadableRowError])
@@ -131,14 +131,12 @@ def test_a_refused_move_keeps_nothing_else_from_being_taken(error: type[Parallax
     it.report()
     assert set(it.service.positions) == others()
     assert set(it.service.moves) == others(3)
-    assert it.report(5) == 5
-    it.now_s += reporting._REFUSED_AGAIN_S
-    assert it.report() == 2
+    assert it.report(5) == 5 + 2
     it.service.refused.clear()
     it.now_s += reporting._REFUSED_AGAIN_S
     it.report()
-    gone = error is UnknownTopicError  # a move to a topic that is made anew is void
-    assert (3 in it.service.moves) is not gone
+    assert set(it.service.moves) == others()
+    assert it.report(3) == 3
 
 
 def test_a_move_that_two_reports_tell_at_once_is_told_again() -> None:
