@@ -43,8 +43,6 @@ MAX_RECORDS_PER_POLL = 5_000
 _NEARLY_CAUGHT_UP_RECORDS = 500
 _LONGEST_POLL_MS = 50
 _KNOWN_REQUESTS = 8
-_NOT_TO_COME = {PartitionStatus.STOPPED, PartitionStatus.ABSENT}
-"""Whatever was to be copied of these: it waits for a person, or its source is gone."""
 
 _Known = tuple[Mapping[TopicPartition, SourceOffset], Mapping[TopicPartition, OutOfRange], int]
 """Positions, partitions out of range, and when that was, ms since 1970."""
@@ -145,6 +143,9 @@ class ShardSession:
         self._skipped_to: dict[TopicPartition, SourceOffset] = {}
         """How far nothing visible follows what is committed."""
         self._status: dict[TopicPartition, tuple[PartitionStatus, str]] = {}
+        self._absent: set[TopicPartition] = set()
+        self._still_absent: set[TopicPartition] = set()
+        """So two surveys have said; a broker may forget to name a topic for a moment."""
         self._source_logs: Mapping[TopicPartition, LogEnd] = {}
         """As last surveyed."""
         self._out_of_range: dict[TopicPartition, OutOfRange] = {}
@@ -186,7 +187,8 @@ class ShardSession:
         return all(
             item in self._ledger.states and self._position(item) >= goal
             for item, goal in self.goal.items()
-            if self._status.get(item, (PartitionStatus.WAITING, ""))[0] not in _NOT_TO_COME
+            if self._status.get(item, (PartitionStatus.WAITING, ""))[0] is not PartitionStatus.STOPPED
+            and item not in self._still_absent
         )
 
     def progress(self) -> tuple[PartitionProgress, ...]:
@@ -363,10 +365,15 @@ class ShardSession:
         if survey.source is None or survey.target is None:
             return
         there = {*survey.source, *survey.target, *survey.hidden}
-        for item in [item for item in self._status if item.topic not in there]:
+        for item in {*self._status, *(self.goal or ())}:
+            if item.topic in there:
+                continue
             if item in self._reading:
                 self._stop_reading(item)
-            self._status[item] = PartitionStatus.ABSENT, "neither cluster has such a topic any more"
+            self._status[item] = (
+                PartitionStatus.ABSENT,
+                "the target has no such topic, and the source has none to copy",
+            )
 
     def _reconcile(self, survey: Survey) -> None:
         if survey.same_cluster:
@@ -412,6 +419,8 @@ class ShardSession:
                 status, reason = PartitionStatus.STOPPED, told  # until it has gone on
             self._status[item] = (status, reason)
         self._note_gone(survey)
+        absent = {item for item, (status, _) in self._status.items() if status is PartitionStatus.ABSENT}
+        self._absent, self._still_absent = absent, absent & self._absent
         readable = [
             item
             for item in decisions

@@ -200,14 +200,29 @@ def test_a_stopped_partition_lags_by_what_its_source_holds(
     assert told(session)[P1].lag_records == 900 - low
 
 
-def test_what_was_to_be_copied_of_a_topic_that_is_gone_is_waited_for_no_more() -> None:
+@pytest.mark.parametrize("target_there", [True, False])
+def test_what_was_to_be_copied_of_a_topic_that_is_gone_is_waited_for_no_more(*, target_there: bool) -> None:
     doors = Doors()
     session = session_of(doors, {P0: copied_to(P0, 600)}, goal={P0: SourceOffset(700)})
     assert told(session)[P0].status is PartitionStatus.COPYING
     assert not session.finished()
-    doors.topic_there = False
+    doors.topic_there, doors.target_there = False, target_there
     doors.request()
     assert told(session)[P0].status is PartitionStatus.ABSENT
+    assert not session.finished(), "a broker may have forgotten to name it"
+    doors.request()
+    session.step()
+    assert session.finished()
+
+
+def test_nor_does_the_next_session_wait_for_it() -> None:
+    doors = Doors()
+    doors.topic_there = doors.target_there = False
+    session = session_of(doors, {P0: copied_to(P0, 600)}, goal={P0: SourceOffset(700)})
+    session.step()
+    assert not session.finished()
+    doors.request()
+    session.step()
     assert session.finished()
 
 
