@@ -24,9 +24,8 @@ from parallax.domain.ids import (
     aggregate_cluster,
 )
 from parallax.domain.index_rows import LineageRecord, layout_of
-from parallax.domain.place import LogRange
 from parallax.domain.runs import Run
-from parallax.errors import ClusterUnavailableError, ParallaxError, RefusedError
+from parallax.errors import ParallaxError, RefusedError
 from parallax.ports.clusters import TopicInfo
 from parallax.ports.index import MappingIndex
 from parallax.runtime.deadline import Deadline
@@ -51,7 +50,7 @@ from replicator.kafka.layout import (
 from replicator.kafka.layout_record import LAYOUTS_TOPIC, LayoutRecord
 from replicator.kafka.run_log import KafkaRunLog, SystemClock, load_states, run_log_topic
 from replicator.kafka.spans import Span, count_of, row_spans, spans_of, without
-from replicator.kafka.topics import TopicAdmin, compacted_plan, run_log_plan
+from replicator.kafka.topics import TopicAdmin, compacted_plan, ranges_of_all, run_log_plan
 from replicator.kafka.transactions.hanging import settle
 from replicator.kafka.transactions.hanging_changes import settle_changes
 from replicator.lease import Lease, shard_of
@@ -358,13 +357,13 @@ class Rebuild:
         }
         items = sorted(item for item in {*records, *there} if wanted(item))
         # In this order: whatever lies below these ends is in some run log by the time that those are read.
-        ends = _ranges_of_all(self._target, [item for item in items if item in there])
+        ends = ranges_of_all(self._target, [item for item in items if item in there])
         asked = {
             TopicPartition(sources[item.topic].topic, item.partition): item
             for item in items
             if item.topic in sources and item.partition < sources[item.topic].partitions
         }
-        starts = {asked[own]: held for own, held in _ranges_of_all(self._source, [*asked]).items()}
+        starts = {asked[own]: held for own, held in ranges_of_all(self._source, [*asked]).items()}
         unindexed = self._unindexed_spans(notes)
         policies = self._target.configs([*{item.topic for item in ends}])
         found = []
@@ -444,15 +443,3 @@ class Rebuild:
                     f"the run log of {route} can't be read, so its newest records count as unexplained: {error}"
                 )
         return spans
-
-
-def _ranges_of_all(cluster: TopicAdmin, items: Sequence[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
-    """Where the logs of partitions that there are begin and end.
-
-    Raises:
-        ClusterUnavailableError: one has no leader: it must not be taken for one that is not there.
-    """
-    found = cluster.log_ranges(items)
-    if missing := [item for item in items if item not in found]:
-        raise ClusterUnavailableError(f"{cluster.cluster}: {missing[0]} has no leader")
-    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,15 +17,14 @@ from parallax.domain.mirror_maker_positions import (
     parts_at_work,
     recorded_positions,
 )
-from parallax.domain.place import LogRange
-from parallax.errors import ClusterUnavailableError, RefusedError
+from parallax.errors import RefusedError
 from parallax.ports.clusters import TopicInfo
 from replicator.copying.rebuild import PartitionSide
 from replicator.copying.state import PartitionChange
 from replicator.copying.takeover import Recorded, TakenOver, taken_over
 from replicator.kafka.layout import begin_layout, read_layout
 from replicator.kafka.run_log import read_partitions
-from replicator.kafka.topics import TopicAdmin
+from replicator.kafka.topics import TopicAdmin, ranges_of_all
 
 log = structlog.get_logger(__name__)
 
@@ -180,7 +179,7 @@ class MirrorMakerTakeover:
         places = [TopicPartition(topic, number) for number in range(info.partitions)]
         spans = {
             place: (int(span.low_watermark), int(span.high_watermark))
-            for place, span in _all_ranges(self._target, places).items()
+            for place, span in ranges_of_all(self._target, places).items()
         }
         settings = client_settings(self._config.cluster(self._target.cluster), client_id="parallax-takeover")
         records = read_partitions(settings, self._target.cluster, spans, timeout_ms=_READ_TIMEOUT_MS)
@@ -204,8 +203,8 @@ class MirrorMakerTakeover:
             raise RefusedError(
                 f"{self._source.cluster}: {', '.join(sorted(hidden))}: the replicator may not see it: give it Describe and Read"
             )
-        source_logs = _all_ranges(self._source, items & there)
-        target_logs = _all_ranges(
+        source_logs = ranges_of_all(self._source, items & there)
+        target_logs = ranges_of_all(
             self._target,
             [
                 copy
@@ -229,15 +228,3 @@ class MirrorMakerTakeover:
             ),
             key=lambda found: found.topic_partition,
         )
-
-
-def _all_ranges(cluster: TopicAdmin, places: Collection[TopicPartition]) -> Mapping[TopicPartition, LogRange]:
-    """What the logs hold.
-
-    Raises:
-        ClusterUnavailableError: one has no leader: without its ends it would seem to be gone.
-    """
-    found = cluster.log_ranges(sorted(places))
-    if missing := sorted(set(places) - found.keys()):
-        raise ClusterUnavailableError(f"{cluster.cluster}: {missing[0]} has no leader")
-    return found

@@ -17,8 +17,9 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from parallax.adapters.kafka.cluster import KafkaCluster
 from parallax.adapters.kafka.librdkafka import AdminLink, client_settings, translated
 from parallax.config.config import Cluster, Config
-from parallax.domain.ids import ClusterName, Route, TopicName, aggregate_cluster
+from parallax.domain.ids import ClusterName, Route, TopicName, TopicPartition, aggregate_cluster
 from parallax.domain.outcome import Outcome
+from parallax.domain.place import LogRange
 from parallax.errors import (
     ClusterUnavailableError,
     ParallaxError,
@@ -368,3 +369,17 @@ def partition_counts(
 ) -> str:
     """How many partitions a topic has on both sides."""
     return f"topic {topic!r} has {source_partitions} partitions at the source and {target_partitions} on {target}"
+
+
+def ranges_of_all(
+    cluster: TopicAdmin, places: Collection[TopicPartition]
+) -> Mapping[TopicPartition, LogRange]:
+    """Where the logs of partitions that there are begin and end.
+
+    Raises:
+        ClusterUnavailableError: one has no leader: it must not be taken for one that is not there.
+    """
+    found = cluster.log_ranges(sorted(places))
+    if missing := sorted(set(places) - found.keys()):
+        raise ClusterUnavailableError(f"{cluster.cluster}: {missing[0]} has no leader")
+    return found
