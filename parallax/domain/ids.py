@@ -26,6 +26,10 @@ TopicName = NewType("TopicName", str)
 TopicId = NewType("TopicId", str)
 """Kafka's own id of one incarnation of a topic (KIP-516). A topic deleted and created again has another one."""
 
+NO_TOPIC = TopicId("")
+"""The source's topic id in a lineage as long as nothing of a partition was copied: the source has no such topic or partition
+yet, never answered, or has more partitions than the target. Such a lineage tells of no record."""
+
 GroupName = NewType("GroupName", str)
 
 SourceOffset = NewType("SourceOffset", int)

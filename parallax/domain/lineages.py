@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from parallax.domain.ids import (
+    NO_TOPIC,
     UNKNOWN_EPOCH,
     Lineage,
     Route,
@@ -145,8 +146,14 @@ def latest_source_id(topics: Mapping[Route, RouteTopic]) -> TopicId | None:
         topics: what was read of each route that copies the cluster's own records.
     """
     latest = _latest(
-        {route: item.newest for route, item in topics.items()},
-        {route: item.records for route, item in topics.items()},
+        {
+            route: {of: row for of, row in item.newest.items() if of[1].source_topic_id != NO_TOPIC}
+            for route, item in topics.items()
+        },
+        {
+            route: [record for record in item.records if record.lineage.source_topic_id != NO_TOPIC]
+            for route, item in topics.items()
+        },
     )
     return None if latest is None else latest.source_topic_id
 

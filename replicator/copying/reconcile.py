@@ -11,14 +11,22 @@ from functools import cache
 
 import structlog
 
-from parallax.domain.ids import UNKNOWN_EPOCH, Lineage, SourceOffset, TargetOffset, TopicId, TopicPartition
+from parallax.domain.ids import (
+    NO_TOPIC,
+    UNKNOWN_EPOCH,
+    Lineage,
+    SourceOffset,
+    TargetOffset,
+    TopicId,
+    TopicPartition,
+)
 from parallax.domain.outcome import Outcome
 from parallax.domain.runs import LostRange, Run
 from parallax.domain.runs import watermark as watermark_row
 from parallax.ports.clusters import TopicInfo
 from replicator.copying.kept import RunHistory, Undone, kept_to, record_end
 from replicator.copying.ports import LogEnd, OutOfRange, ReadFrom, Survey, TargetEnd
-from replicator.copying.state import NO_TOPIC, NOWHERE, PartitionChange, PartitionState
+from replicator.copying.state import NOWHERE, PartitionChange, PartitionState
 from replicator.lease import PartitionStatus, shard_of
 
 log = structlog.get_logger(__name__)

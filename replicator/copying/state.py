@@ -28,10 +28,6 @@ ENTRY_FORMAT = 1
 NOWHERE = TargetOffset(0)
 """The end of the last of no records."""
 
-NO_TOPIC = TopicId("")
-"""The source's topic id as long as nothing of a partition was copied: the source has no such topic or partition yet, never
-answered, or has more partitions than the target."""
-
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:

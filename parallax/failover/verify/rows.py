@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from parallax.domain.consumption import Stretch, tally
 from parallax.domain.history import History
-from parallax.domain.ids import SourceId, SourceOffset, TargetOffset
+from parallax.domain.ids import NO_TOPIC, SourceId, SourceOffset, TargetOffset
 from parallax.domain.lineages import LineageView, TopicLineages
 from parallax.domain.runs import Run
 from parallax.failover.verify.verdict import SourceVerdict, Visit
@@ -55,9 +55,12 @@ class Stay:
 
     @property
     def sources(self) -> list[SourceId]:
-        """What is to be counted there."""
+        """What is to be counted there: not a source that had no such topic when it was looked at first."""
         own = [] if self.own is None else [self.own.source]
-        return own if self.whole else [*own, *(view.source for view in self.lineages.of(self.partition))]
+        if self.whole:
+            return own
+        into = (view.source for view in self.lineages.of(self.partition))
+        return [*own, *(source for source in into if source.topic_id != NO_TOPIC)]
 
 
 def verify_sources(index: MappingIndexReader, stays: Sequence[Stay]) -> tuple[SourceVerdict, ...]:

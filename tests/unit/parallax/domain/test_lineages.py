@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parallax.domain.ids import (
+    NO_TOPIC,
     UNKNOWN_EPOCH,
     Lineage,
     RegionName,
@@ -17,9 +18,9 @@ from parallax.domain.ids import (
     TopicPartition,
 )
 from parallax.domain.index_rows import LineageRecord, RouteTopic, StampedRow
-from parallax.domain.lineages import lineages_that_count
+from parallax.domain.lineages import latest_source_id, lineages_that_count
 from parallax.domain.progress import TargetTruncation
-from parallax.domain.runs import Run
+from parallax.domain.runs import Run, watermark
 
 ROUTE = Route(RegionName("x"), RegionName("y"))
 PARTITION = RoutePartition(ROUTE, TopicPartition(TopicName("trips"), 0))
@@ -57,3 +58,20 @@ def test_a_loss_is_told_by_rows_or_by_the_lineage_that_it_began(
     topics = {ROUTE: RouteTopic([record(0, 0), record(1, 4, lost_epoch)], newest)}
     found = lineages_that_count(topics, TopicId("y-1")).truncations(0)
     assert found == ([] if told is None else [told])
+
+
+@pytest.mark.parametrize("with_rows", [False, True])
+def test_a_partition_of_which_nothing_was_copied_tells_no_id_of_the_source(*, with_rows: bool) -> None:
+    """It is idle, so that its watermark may be the newest row of all."""
+    beyond = RoutePartition(ROUTE, TopicPartition(TopicName("trips"), 1))
+    none = Lineage(NO_TOPIC, TopicId("y-1"))
+    first = SourceOffset(0), TargetOffset(0)
+    records = [record(0, 0), LineageRecord(beyond, none, 7, *first, None, 1, UNKNOWN_EPOCH)]
+    copied = StampedRow(Run(SourceOffset(0), TargetOffset(0), 3, SourceOffset(0), 0), 1_000)
+    idle = StampedRow(
+        watermark(source_next=SourceOffset(0), target_end=TargetOffset(0), last_run_end=SourceOffset(0)),
+        2_000,
+    )
+    rows = {(0, lineage(0)): copied, (1, none): idle} if with_rows else {}
+    assert latest_source_id({ROUTE: RouteTopic(records, rows)}) == "x-1"
+    assert latest_source_id({ROUTE: RouteTopic(records[1:], {})}) is None

@@ -215,6 +215,23 @@ def test_a_topic_created_anew_or_a_log_that_lost_its_tail_leaves_it_open(bench: 
     assert any("created anew at aggregate-b" in text for text in anew.partitions[0].unknown)
 
 
+def test_a_source_that_had_no_such_topic_at_first_leaves_nothing_open() -> None:
+    """A route into a has made the topic there before b's cluster had it: the route from b says that it copies none yet."""
+    with failover_bench(lacking=[("b", 0)]) as bench:
+        bench.world.recreate_source("b", "1")
+        two_sources(bench.world)
+        bench.world.commit("a", 15)
+        assert bench.move("a", "b", drain_ms=1_000).ending is Ending.MOVED
+        bench.world.commit("b", 20)
+        found = verified(bench, Consumers.FAILOVER)
+        assert found.verdict is Verdict.ONCE
+        (partition,) = found.partitions
+        assert [str(item.source) for item in partition.sources] == [
+            "a/regional-a-1",
+            "b/regional-b-1",
+        ]
+
+
 def test_a_dead_target_is_judged_by_what_was_seen(bench: Bench) -> None:
     bench.world.commit("b", 20)
     report(bench, 18)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parallax.domain.ids import (
+    NO_TOPIC,
     UNKNOWN_EPOCH,
     Lineage,
     Route,
@@ -28,7 +29,6 @@ from replicator.copying.ports import LogEnd, OutOfRange, ReadFrom, RecordBlock, 
 from replicator.copying.reconcile import PartitionDecision, begin, changes_for, decide, lose, read_from
 from replicator.copying.state import (
     LARGEST_PIECE_BYTES,
-    NO_TOPIC,
     PartitionChange,
     PartitionState,
     encode,
