@@ -17,7 +17,7 @@ from parallax.cli.output import console, log_beside_result, print_json, table
 from parallax.config.config import load
 from parallax.domain.ids import RegionName, aggregate_cluster
 from parallax.failover.opening import open_restoring
-from parallax.failover.restoring import Coming, offsets_left
+from parallax.failover.restoring import Coming, all_is_there, names_of, offsets_left, without_end
 from parallax.failover.timekeeper import StoppedError
 from parallax.runtime.process import stopping
 
@@ -49,7 +49,7 @@ def restore(
 ) -> None:
     """Tell what a region's cluster still lacks of what was produced elsewhere while it was away, or wait until it is there.
 
-    Nothing is changed: the region's replicator copies it, and deletes nothing. Exit code 1: something is left.
+    Nothing is changed: the region's replicator copies it, and deletes nothing. Exit code 1: something is left, or it is not known.
     """
     log_beside_result(json=as_json)
     settings = load(config)
@@ -73,7 +73,7 @@ def restore(
         print_json(values_of(region, items))
     else:
         show(region, items, console())
-    if offsets_left(items):
+    if not all_is_there(items):
         raise typer.Exit(1)
 
 
@@ -82,6 +82,7 @@ def values_of(region: str, items: Sequence[Coming]) -> dict[str, Any]:
     return {
         "region": region,
         "offsets_left": offsets_left(items),
+        "unknown_partitions": len(without_end(items)),
         "partitions": [
             {
                 "route": str(item.route),
@@ -98,7 +99,7 @@ def values_of(region: str, items: Sequence[Coming]) -> dict[str, Any]:
 
 def show(region: str, items: Sequence[Coming], out: Console) -> None:
     """What is left of each topic, for people."""
-    left = [item for item in items if item.offsets]
+    left = [item for item in items if item.offsets != 0]
     if not left:
         out.print(
             f"{escape(region)}: everything is at {aggregate_cluster(RegionName(region))}", highlight=False
@@ -107,8 +108,14 @@ def show(region: str, items: Sequence[Coming], out: Console) -> None:
     rows = table("route | topic | >partitions | >offsets left", title=f"not yet at {escape(region)}")
     for route, topic in dict.fromkeys((item.route, item.topic_partition.topic) for item in left):
         of_topic = [item for item in left if (item.route, item.topic_partition.topic) == (route, topic)]
-        rows.add_row(escape(str(route)), escape(topic), str(len(of_topic)), str(offsets_left(of_topic)))
+        offsets = f"{offsets_left(of_topic)}{' + ?' if without_end(of_topic) else ''}"
+        rows.add_row(escape(str(route)), escape(topic), str(len(of_topic)), offsets)
     out.print(rows)
+    if unknown := without_end(left):
+        out.print(
+            f"not known is what is left of {escape(names_of(unknown))}: no leader tells how much it holds; start its brokers",
+            highlight=False,
+        )
     out.print(
         "the region's replicator copies what was produced there, passes over what are copies themselves, and deletes nothing; "
         "--wait waits for it",
