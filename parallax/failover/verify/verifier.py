@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from parallax.config.config import Config
-from parallax.domain.commits import Commits, ObservedCommit, PublishedOffset
+from parallax.domain.commits import Commits, GroupCommit, ObservedCommit, PublishedOffset
 from parallax.domain.formats import UnreadableRow, apart
 from parallax.domain.ids import (
     ClusterName,
@@ -24,7 +24,7 @@ from parallax.domain.ids import (
     region_of,
 )
 from parallax.domain.lineages import LineageView, TopicLineages
-from parallax.domain.metadata import is_ours
+from parallax.domain.ownership import own_commits, standing_offers
 from parallax.domain.progress import Progress, holds_for_topic
 from parallax.domain.route_graph import CopiesKind
 from parallax.errors import ClusterUnavailableError, NotFoundError
@@ -247,9 +247,8 @@ class _Work:
         there = self._now[move.origin].commits
         if mark is None or move.origin not in record.snapshot.commits or there is None:
             return None
-        commit = there.get(item)
         came_back = any(later.move.target == move.origin for later in self._records)
-        if commit is not None and not is_ours(commit.metadata) and not came_back:
+        if item in there and self._is_own(move.origin, item, there[item]) and not came_back:
             return None  # somebody has, meanwhile
         if self._verifier.config.is_produced_at(move.target):
             return None
@@ -288,16 +287,24 @@ class _Work:
                     f"{cluster} can't be asked what was consumed there beyond {visit.end}, where the group left it"
                 )
                 continue
-            commit, offer = now.commits.get(item), now.published.get(item)
-            if commit is None or commit.next_offset <= visit.end or is_ours(commit.metadata):
+            commit = now.commits.get(item)
+            if commit is None or commit.next_offset <= visit.end or not self._is_own(cluster, item, commit):
                 continue
-            if offer is not None and offer.progress.resume_offset == commit.next_offset:
-                continue  # published there for the way back
             findings.notes.append(
                 f"somebody consumed {cluster} after the group had left it at {visit.end}, up to {commit.next_offset}"
             )
             visits[place] = Visit(cluster, visit.start, commit.next_offset)
         return visits
+
+    def _is_own(self, cluster: ClusterName, item: TopicPartition, commit: GroupCommit) -> bool:
+        """Whether somebody has consumed up to there: it was not put there for the way back."""
+        info = self._now[cluster].topics.get(item.topic)
+        ids = {} if info is None else {item.topic: info.topic_id}
+        published = {
+            name: {item: now.published[item]} if item in now.published else {}
+            for name, now in self._now.items()
+        }
+        return item in own_commits({item: commit}, ids, standing_offers(cluster, ids, published))
 
     # --- what belongs to it --------------------------------------------------------------------------------
 

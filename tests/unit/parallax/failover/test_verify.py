@@ -10,7 +10,8 @@ import pytest
 
 from parallax.domain.commits import GroupCommit, ObservedCommit
 from parallax.domain.consumption import ConsumptionKind
-from parallax.domain.ids import ClusterName, GroupName, SourceOffset, TargetOffset, TopicPartition
+from parallax.domain.ids import ClusterName, GroupName, SourceOffset, TargetOffset, TopicId, TopicPartition
+from parallax.domain.metadata import CommittedMetadata, encode
 from parallax.errors import NotFoundError
 from parallax.failover.facts import MoveKind
 from parallax.failover.journal import Step
@@ -20,6 +21,7 @@ from tests.worlds.failover_bench import P0, Bench, failover_bench, two_sources
 from tests.worlds.offset_world import GROUP, TOPIC
 
 ON_A, ON_B = ClusterName("aggregate-a"), ClusterName("aggregate-b")
+P1 = TopicPartition(TOPIC, 1)
 
 
 @pytest.fixture
@@ -292,7 +294,7 @@ def test_what_the_policy_began_is_followed_back() -> None:
         bench.world.commit("a", 20, 1)
         found = on(verified(bench, Consumers.PLAIN, moves=2), 1)
         assert found.verdict is Verdict.ONCE
-        bench.writer("a").commits[GROUP][TopicPartition(TOPIC, 1)] = GroupCommit(TargetOffset(5), -1, "")
+        bench.writer("a").commits[GROUP][P1] = GroupCommit(TargetOffset(5), -1, "")
         assert on(verified(bench, Consumers.PLAIN, moves=2), 1).verdict is Verdict.UNKNOWN  # it was set back
 
 
@@ -314,12 +316,41 @@ def test_a_move_under_way_is_noted(bench: Bench) -> None:
     assert "a move to aggregate-a is under way (fenced)" in verified(bench).notes[0]
 
 
+def published(offset: int, topic_id: str = "aggregate-a-1") -> GroupCommit:
+    """A commit as the sync job and moves put it."""
+    metadata = CommittedMetadata(0, TopicId(topic_id), TargetOffset(offset), {})
+    return GroupCommit(TargetOffset(offset), -1, encode(metadata))
+
+
 def test_a_commit_published_for_the_way_back_is_no_straggler(bench: Bench) -> None:
     bench.world.commit("b", 20)
-    metadata = bench.writer("b").commits[GROUP][P0].metadata
-    assert metadata == ""
     moved = bench.outside.journal.records(GROUP)[0]
-    ours = next(iter(bench.writer("b").written))[P0].metadata
-    bench.writer("a").commits[GROUP][P0] = GroupCommit(TargetOffset(20), -1, ours)
+    bench.writer("a").commits[GROUP][P0] = published(20)
     assert moved.left_at == {P0: 15}
     assert verified(bench, Consumers.FAILOVER).verdict is Verdict.ONCE
+    bench.publish("a", 18)
+    assert verified(bench, Consumers.FAILOVER).verdict is Verdict.ONCE
+
+
+def test_a_failover_consumer_that_read_on_in_the_old_cluster_is_a_straggler(bench: Bench) -> None:
+    """What it has to skip goes with each of its commits, as it went with the one that it began at."""
+    bench.world.commit("b", 20)
+    began_at = published(12).metadata
+    bench.writer("a").commits[GROUP][P0] = GroupCommit(TargetOffset(18), -1, began_at)
+    found = verified(bench, Consumers.FAILOVER)
+    assert found.verdict is Verdict.TWICE
+    assert ranges(found, "b", ConsumptionKind.TWICE) == [(5, 8)]
+    bench.publish("a", 15)
+    bench.writer("a").commits[GROUP][P0] = GroupCommit(TargetOffset(18), -1, began_at)
+    assert verified(bench, Consumers.FAILOVER).verdict is Verdict.TWICE
+
+
+def test_what_a_failover_consumer_read_where_the_group_had_never_committed_leaves_it_open() -> None:
+    with partly_read("earliest") as bench:
+        bench.world.commit("b", 20)
+        bench.world.commit("b", 20, 1)
+        at_a = bench.writer("a").commits[GROUP]
+        at_a[P1] = published(20)
+        assert on(verified(bench, Consumers.FAILOVER), 1).verdict is Verdict.ONCE
+        at_a[P1] = GroupCommit(TargetOffset(23), -1, at_a[P1].metadata)
+        assert on(verified(bench, Consumers.FAILOVER), 1).verdict is Verdict.UNKNOWN
