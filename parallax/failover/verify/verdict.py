@@ -80,6 +80,7 @@ class PartitionVerdict:
 
     Attributes:
         visits: which offsets were consumed where, the oldest first.
+        sources: none where no source has the partition, or nothing can be counted.
         unknown: what can't be known, one sentence each.
         notes: what else is worth knowing.
     """
@@ -94,7 +95,7 @@ class PartitionVerdict:
     def verdict(self) -> Verdict:
         """The gravest of its sources."""
         found = gravest([item.verdict for item in self.sources])
-        return gravest([found, Verdict.UNKNOWN]) if self.unknown or not self.sources else found
+        return gravest([found, Verdict.UNKNOWN]) if self.unknown else found
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ the index. Nothing is taken from the answers that the moves went by, but for wha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from parallax.config.config import Config
@@ -204,6 +204,8 @@ class _Work:
                 "whether its consumers skip is not recorded: say --consumers failover, or plain"
             )
         sources = verify_sources(self._verifier.index, stays)
+        if not sources:
+            findings.unknown += _untold(stays)
         return PartitionVerdict(item, tuple(visits), sources, tuple(findings.unknown), tuple(findings.notes))
 
     # --- where the group was -------------------------------------------------------------------------------
@@ -411,6 +413,16 @@ class _Work:
                 f"at {log.low_watermark}, the group is at {visit.end}"
             )
         return log.low_watermark
+
+
+def _untold(stays: Sequence[Stay]) -> Iterator[str]:
+    """Why it can't be said that there was nothing to consume, where no source has the partition."""
+    for stay in stays:
+        visit = stay.visit
+        if not stay.lineages.of(stay.partition):
+            yield f"the index has no row of this partition at {visit.cluster}"
+        elif visit.end:
+            yield f"the index tells of no record of this partition at {visit.cluster}; the group was at {visit.end}"
 
 
 def _consumed(progress: Progress) -> dict[SourceId, SourceOffset]:

@@ -17,6 +17,7 @@ from parallax.failover.facts import MoveKind
 from parallax.failover.journal import Step
 from parallax.failover.plan import Ending
 from parallax.failover.verify.verdict import Consumers, GroupVerdict, PartitionVerdict, Verdict
+from tests.memory.index import MemoryMappingIndex
 from tests.worlds.failover_bench import P0, Bench, failover_bench, two_sources
 from tests.worlds.offset_world import GROUP, TOPIC
 
@@ -232,6 +233,34 @@ def test_a_source_that_had_no_such_topic_at_first_leaves_nothing_open() -> None:
             "a/regional-a-1",
             "b/regional-b-1",
         ]
+
+
+def test_a_partition_that_no_source_has_leaves_nothing_open() -> None:
+    """The target's topic has more partitions than those that are copied into it."""
+    with failover_bench(partitions=2, lacking=[("a", 1), ("b", 1)]) as bench:
+        two_sources(bench.world)
+        bench.world.watermarks(1)
+        bench.world.commit("a", 15)
+        assert bench.move("a", "b", drain_ms=1_000).ending is Ending.MOVED
+        bench.world.commit("b", 20)
+        found = verified(bench, Consumers.FAILOVER)
+        assert (found.verdict, on(found, 1).sources, on(found, 1).unknown) == (Verdict.ONCE, (), ())
+        bench.world.commit("b", 3, 1)  # somebody writes there himself
+        found = verified(bench, Consumers.FAILOVER)
+        assert found.verdict is Verdict.UNKNOWN
+        assert on(found, 1).unknown == (
+            "the index tells of no record of this partition at aggregate-b; the group was at 3",
+        )
+
+
+def test_a_partition_of_which_the_index_has_forgotten_all_is_open_and_says_so(bench: Bench) -> None:
+    bench.world.commit("b", 20)
+    found = replace(bench.verifier(), index=MemoryMappingIndex(8)).verify(GROUP)
+    assert found.verdict is Verdict.UNKNOWN
+    assert found.partitions[0].unknown == (
+        "the index has no row of this partition at aggregate-a",
+        "the index has no row of this partition at aggregate-b",
+    )
 
 
 def test_a_dead_target_is_judged_by_what_was_seen(bench: Bench) -> None:
