@@ -26,6 +26,7 @@ from parallax.domain.ids import (
     TopicName,
     TopicPartition,
     aggregate_cluster,
+    region_of,
 )
 from parallax.domain.index_rows import LineageRecord, RowBatch
 from parallax.domain.place import KeptEpoch, LogRange
@@ -290,6 +291,19 @@ class World:
                 copying = _Copying(lineage, sequence=0 if before is None else before.sequence + 1)
                 self._copying[item] = copying
                 self._open(item, copying, SourceOffset(0))
+
+    def grow(self) -> None:
+        """The topic gets another partition, everywhere, with a lineage for every route into it."""
+        for name, cluster in self.clusters.items():
+            info = cluster.infos[TOPIC]
+            cluster.infos[TOPIC] = replace(info, partitions=info.partitions + 1)
+            self.logs[name, info.partitions] = []
+            self._end_at(name, info.partitions)
+            for source in self.regions:
+                item = self.item(source, region_of(name), info.partitions)
+                lineage = Lineage(TopicId(f"regional-{source}-1"), info.topic_id)
+                self._copying[item] = _Copying(lineage)
+                self._open(item, self._copying[item], SourceOffset(0))
 
     def empty_topic(self, topic: TopicName, partitions: int = 1) -> None:
         """Another topic in every aggregate cluster, with no record and no row in the index."""

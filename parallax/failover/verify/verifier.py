@@ -189,11 +189,12 @@ class _Work:
         findings = _Findings(
             [now.unreadable[item].problem for now in self._now.values() if item in now.unreadable]
         )
-        visits = self._visits(item, findings)
+        records = _since_first(self._records, item)
+        visits = self._visits(item, records, findings)
         own = self._own_of(item, {visit.cluster: None for visit in visits}, findings)
         stays = [
             replace(
-                self._stay(item, place, visit, findings),
+                self._stay(item, records, place, visit, findings),
                 own=own[visit.cluster][0],
                 whole=own[visit.cluster][1],
             )
@@ -210,13 +211,16 @@ class _Work:
 
     # --- where the group was -------------------------------------------------------------------------------
 
-    def _visits(self, item: TopicPartition, findings: _Findings) -> list[Visit]:
+    def _visits(
+        self, item: TopicPartition, records: Sequence[MoveRecord], findings: _Findings
+    ) -> list[Visit]:
         """The oldest first; none where it can't be told."""
         visits: list[Visit] = []
         start = TargetOffset(0)
-        for record in self._records:
+        for record in records:
             left_at = _left_at(record, item)
-            if left_at is None and not visits and (began := self._began(record, item, findings)) is not None:
+            began = self._began(item, records, findings) if left_at is None and not visits else None
+            if began is not None:
                 visits.append(began)
                 start = began.end
                 continue
@@ -229,7 +233,7 @@ class _Work:
                 findings.unknown.append(f"the move to {record.move.target} had no part in this partition")
                 return []
             start = mark.next_offset
-        last = self._records[-1].move.target
+        last = records[-1].move.target
         end = self._position(last, item, findings)
         if end is not None and end < start:
             findings.unknown.append(
@@ -240,16 +244,19 @@ class _Work:
         visits.append(Visit(last, start, start if end is None else end))
         return self._with_stragglers(item, visits, findings)
 
-    def _began(self, record: MoveRecord, item: TopicPartition, findings: _Findings) -> Visit | None:
-        """Where a move let the group begin that had never committed there: below it lies what `sync.no_commit` has left out.
+    def _began(
+        self, item: TopicPartition, records: Sequence[MoveRecord], findings: _Findings
+    ) -> Visit | None:
+        """Where the first move let the group begin that had never committed there: below it lies what `sync.no_commit` has left out.
 
         None: it had committed, or that is not known, or there are records at the target that no mapping tells of.
         """
+        record = records[0]
         move, mark = record.move, record.written.get(item)
         there = self._now[move.origin].commits
         if mark is None or move.origin not in record.snapshot.commits or there is None:
             return None
-        came_back = any(later.move.target == move.origin for later in self._records)
+        came_back = any(later.move.target == move.origin for later in records)
         if item in there and self._is_own(move.origin, item, there[item]) and not came_back:
             return None  # somebody has, meanwhile
         if self._verifier.config.is_produced_at(move.target):
@@ -310,17 +317,24 @@ class _Work:
 
     # --- what belongs to it --------------------------------------------------------------------------------
 
-    def _stay(self, item: TopicPartition, place: int, visit: Visit, findings: _Findings) -> Stay:
+    def _stay(
+        self,
+        item: TopicPartition,
+        records: Sequence[MoveRecord],
+        place: int,
+        visit: Visit,
+        findings: _Findings,
+    ) -> Stay:
         lineages = self._lineages_of(visit.cluster, item.topic)
         stay = Stay(visit, item.partition, visit.end, lineages)
         if place == 0:
-            before = self._records[0].snapshot.progress.get(item)
+            before = records[0].snapshot.progress.get(item)
             if before is not None and before.cluster == visit.cluster and visit.end >= before.resume_offset:
                 stay = replace(stay, given=_consumed(before))
             return stay
-        if place == len(self._records):
+        if place == len(records):
             stay = replace(stay, passed_to=max(visit.end, self._log_start(visit, item, findings)))
-        left = self._left_by(place - 1, item, findings)
+        left = self._left_by(records[place:], item, findings)
         if left is not None and not holds_for_topic(left.topic_id, left.resume_offset, lineages.topic_id):
             findings.unknown.append(
                 f"{item.topic} was created anew at {visit.cluster} since the group moved there"
@@ -374,10 +388,12 @@ class _Work:
         whole = all(config.settings_of(route).copied().kind is CopiesKind.ALL for _, route in found)
         return max(views, key=lambda view: -1 if view.newest is None else view.newest.row.source_end), whole
 
-    def _left_by(self, place: int, item: TopicPartition, findings: _Findings) -> Progress | None:
-        """What a move left: kept by the next one's snapshot, that of the last one in the store."""
-        if place + 1 < len(self._records):
-            return self._records[place + 1].snapshot.progress.get(item)
+    def _left_by(
+        self, later: Sequence[MoveRecord], item: TopicPartition, findings: _Findings
+    ) -> Progress | None:
+        """What the move before these left: kept by the next one's snapshot, that of the last one in the store."""
+        if later:
+            return later[0].snapshot.progress.get(item)
         if item.topic not in self._progress:
             self._progress[item.topic] = self._verifier.groups.progress(self._group, item.topic)
         left = self._progress[item.topic].get(item.partition)
@@ -413,6 +429,16 @@ class _Work:
                 f"at {log.low_watermark}, the group is at {visit.end}"
             )
         return log.low_watermark
+
+
+def _since_first(records: Sequence[MoveRecord], item: TopicPartition) -> Sequence[MoveRecord]:
+    """From the first move on that had a part in the partition: the topic may have grown since the one before."""
+    tell = (
+        place
+        for place, record in enumerate(records)
+        if item in record.written or _left_at(record, item) is not None
+    )
+    return records[next(tell) :]
 
 
 def _untold(stays: Sequence[Stay]) -> Iterator[str]:

@@ -263,6 +263,26 @@ def test_a_partition_of_which_the_index_has_forgotten_all_is_open_and_says_so(be
     )
 
 
+def test_a_partition_that_is_newer_than_the_first_of_the_moves_is_counted_from_the_second_on() -> None:
+    with failover_bench() as bench:
+        two_sources(bench.world)
+        bench.world.commit("a", 15)
+        assert bench.move("a", "b", drain_ms=1_000).ending is Ending.MOVED
+        bench.world.commit("b", 20)
+        bench.world.grow()
+        two_sources(bench.world, (1,))
+        bench.world.commit("b", 15, 1)
+        assert bench.move("b", "a", drain_ms=1_000).ending is Ending.MOVED
+        found = verified(bench, Consumers.FAILOVER, moves=2)
+        assert found.verdict is Verdict.ONCE
+        assert [visit.cluster for visit in on(found, 0).visits] == [ON_A, ON_B, ON_A]
+        assert [visit.cluster for visit in on(found, 1).visits] == [ON_B, ON_A]
+        bench.world.commit("a", 20, 1)
+        again = on(verified(bench, Consumers.PLAIN, moves=2), 1)
+        assert again == on(verified(bench, Consumers.PLAIN), 1)
+        assert again.verdict is Verdict.TWICE
+
+
 def test_a_dead_target_is_judged_by_what_was_seen(bench: Bench) -> None:
     bench.world.commit("b", 20)
     report(bench, 18)
