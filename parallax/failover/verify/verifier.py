@@ -234,6 +234,13 @@ class _Work:
                 return []
             start = mark.next_offset
         last = records[-1].move.target
+        there = self._now[last].commits
+        if there is not None and item not in there:
+            findings.unknown.append(
+                f"the group's commit in {last} is gone, which its move had put at {start}: it was deleted or has "
+                "expired, so that how far the group came is not recorded"
+            )
+            return []
         end = self._position(last, item, findings)
         if end is not None and end < start:
             findings.unknown.append(
@@ -277,11 +284,8 @@ class _Work:
             position = "nothing was seen there" if seen is None else f"{seen.next_offset} was seen last"
             findings.unknown.append(f"{cluster} can't be asked how far the group is: {position}")
             return None if seen is None else seen.next_offset
-        commit = now.commits.get(item)
-        if commit is None:
-            findings.notes.append(f"the group has not committed in {cluster}")
-            return reported
-        return commit.next_offset if reported is None else max(commit.next_offset, reported)
+        committed = now.commits[item].next_offset
+        return committed if reported is None else max(committed, reported)
 
     def _with_stragglers(self, item: TopicPartition, visits: list[Visit], findings: _Findings) -> list[Visit]:
         """With what was consumed of a cluster after the group had left it for good."""

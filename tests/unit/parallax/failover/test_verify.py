@@ -206,6 +206,19 @@ def test_a_rewind_after_the_move_leaves_it_open(bench: Bench) -> None:
     assert "was set back in aggregate-b, to 2" in found.partitions[0].unknown[0]
 
 
+@pytest.mark.parametrize("consumers", [Consumers.PLAIN, Consumers.FAILOVER])
+def test_a_commit_that_is_gone_leaves_it_open(bench: Bench, consumers: Consumers) -> None:
+    """The move had put one there: that there is none does not say that nothing was consumed."""
+    bench.world.commit("b", 20)
+    bench.writer("b").commits[GROUP].clear()
+    found = verified(bench, consumers)
+    assert (found.verdict, found.partitions[0].visits) == (Verdict.UNKNOWN, ())
+    assert "the group's commit in aggregate-b is gone" in found.partitions[0].unknown[0]
+    report(bench, 18)
+    bench.world.trim("b", 20)
+    assert verified(bench, consumers).verdict is Verdict.UNKNOWN, "it may have read what retention took"
+
+
 def test_a_topic_created_anew_or_a_log_that_lost_its_tail_leaves_it_open(bench: Bench) -> None:
     bench.world.commit("b", 20)
     bench.world.lose_tail("b", 18)
