@@ -15,7 +15,7 @@ from parallax.domain.ids import ClusterName, GroupName, RegionName, aggregate_cl
 from parallax.domain.primary import Stage
 from parallax.errors import ParallaxError, RefusedError
 from parallax.failover.drill.figures import DrillFigures, Leg, Samples, figures, outstanding, timeline
-from parallax.failover.drill.history import DrillEnding, DrillRecord, keep, kept
+from parallax.failover.drill.history import DrillEnding, DrillRecord, keep, kept, seen
 from parallax.failover.execute import Mover
 from parallax.failover.facts import Move, MoveKind
 from parallax.failover.outside import Outside
@@ -217,7 +217,7 @@ class DrillRun:
         complete = False
         ending, problem, proof = DrillEnding.PASSED, "", ""
         try:
-            self._wait_to_be_alone()
+            self._wait_to_be_alone(record)
             self._bring_home(self._outside)
             self._tell("beginning to produce and to consume canary records")
             self._canary.open(record.drill_id)
@@ -245,7 +245,7 @@ class DrillRun:
             timeline=timeline(samples, (plan.origin, plan.to)) if samples.acknowledged else None,
         )
 
-    def _wait_to_be_alone(self) -> None:
+    def _wait_to_be_alone(self, record: DrillRecord) -> None:
         """Members of a killed drill go when their sessions end; those of one that runs stay, and must not be moved."""
         plan, group, time = self._plan, self._plan.group, self._outside.time
         before = kept(self._outside.journal.notes)[1:2]
@@ -255,17 +255,38 @@ class DrillRun:
         clusters = [plan.home, aggregate_cluster(plan.to)]
         while True:
             there = [cluster for cluster in clusters if self._outside.clusters.members(group, cluster)]
-            if there and deadline.passed:
+            earlier = self._earlier_one_that_runs(record)
+            if deadline.passed and earlier is not None:
+                raise RefusedError(
+                    f"drill {earlier.drill_id} {f'of {earlier.actor} ' if earlier.actor else ''}runs and has group {group}, "
+                    "which belongs to one drill at a time: wait until it has ended (parallax drills), or stop it"
+                )
+            if deadline.passed and there:
                 raise RefusedError(
                     f"group {group} has members in {' and '.join(there)}: does another drill run? It belongs to one "
                     "drill at a time"
                 )
             since_s = time.clock() if there else since_s
-            if not there and time.clock() - since_s >= memberless_s:
+            if earlier is None and not there and time.clock() - since_s >= memberless_s:
                 break
             self._tell("waiting for an earlier drill to end, or for its members to vanish")
             self._outside.time.pause(POLL_S)
         self._alone = True
+
+    def _earlier_one_that_runs(self, record: DrillRecord) -> DrillRecord | None:
+        """A drill of the same group that began before this one and goes on: it may have no member yet for as long as its topic is made."""
+        now_ms = self._outside.time.now_ms()
+        ours = (record.started_at_ms, record.drill_id)
+        return next(
+            (
+                item
+                for item in kept(self._outside.journal.notes)
+                if item.group == record.group
+                and (item.started_at_ms, item.drill_id) < ours
+                and seen(item, now_ms).ending is DrillEnding.RUNNING
+            ),
+            None,
+        )
 
     def _there_and_back(self) -> None:
         plan = self._plan

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from parallax.domain.ids import RegionName
+from parallax.domain.ids import GroupName, RegionName
 from parallax.errors import ClusterUnavailableError, ConfigError, StoreUnavailableError
 from parallax.failover.background import SILENT_MS
 from parallax.failover.drill.canary import KafkaCanary
@@ -162,6 +162,37 @@ class TestSteps:
         canary = FakeCanary(bench)
         record = drilled(bench, canary)
         assert record.left == "group billing is in aggregate-a, without members", "it was killed"
+
+    def test_a_drill_that_has_no_member_yet_is_left_the_group(self, bench: Bench) -> None:
+        """Its topic is still being made: its signs alone tell of it."""
+        notes, now_ms = bench.outside.journal.notes, bench.world.now_ms
+        first = DrillRecord("first", GROUP, TOPIC, "a", "b", now_ms - 10, now_ms * 1_000, actor="alice")
+        keep(notes, first)
+        bench.while_waiting = lambda _turn: keep(notes, replace(first, version=bench.world.now_ms * 1_000))
+        canary = FakeCanary(bench)
+        plan = replace(PLAN, limits=replace(PLAN.limits, drain_ms=30_000))
+        record = DrillRun(bench.outside, canary, plan, prove=lambda: "once").run()
+        assert (record.ending, record.left) == (DrillEnding.FAILED, "group billing was not touched")
+        assert "drill first of alice runs and has group billing" in record.problem
+        assert canary.open_calls == 0
+
+        ends_at_ms = bench.world.now_ms + 5_000
+
+        def ends(_turn: int) -> None:
+            ended = bench.world.now_ms >= ends_at_ms
+            ending = DrillEnding.PASSED if ended else DrillEnding.RUNNING
+            keep(notes, replace(first, version=bench.world.now_ms * 1_000, ending=ending))
+
+        bench.while_waiting = ends
+        assert DrillRun(bench.outside, canary, plan, prove=lambda: "once").run().ending is DrillEnding.PASSED
+
+    def test_a_drill_that_began_later_or_has_another_group_is_not_waited_for(self, bench: Bench) -> None:
+        notes, now_ms = bench.outside.journal.notes, bench.world.now_ms
+        later = DrillRecord("later", GROUP, TOPIC, "a", "b", now_ms + 5_000, (now_ms + 5_000) * 1_000)
+        other = replace(later, drill_id="other", group=GroupName("other"), started_at_ms=now_ms - 5_000)
+        keep(notes, later)
+        keep(notes, other)
+        assert drilled(bench, FakeCanary(bench)).ending is DrillEnding.PASSED
 
     def test_members_of_a_killed_drill_are_waited_for(self, bench: Bench) -> None:
         bench.writer("a").members[GROUP] = 1
