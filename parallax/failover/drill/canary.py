@@ -127,23 +127,49 @@ class KafkaCanary:
     def _ensure_topic(self, region: RegionName) -> int:
         """The topic's partitions in the region's regional cluster; it is created if it is missing."""
         cluster, topic = regional_cluster(region), self._plan.topic
+        doing = f"creating topic {topic} where it is missing"
+        deadline = self._outside.time.deadline(self._plan.flow_ms)
         try:
             admin = AdminClient(self._settings(cluster))
-            metadata = admin.list_topics(timeout=_CALL_S).topics.get(topic)
-            if metadata is not None:
-                return len(metadata.partitions)
-            replication = self._config.cluster(cluster).replication_factor
-            new = NewTopic(
-                topic,
-                _PARTITIONS,
-                -1 if replication is None else replication,
-                config={"retention.ms": str(_RETENTION_MS)},
+            partitions = self._partitions(admin)
+            if not partitions:
+                self._create_topic(admin, cluster)
+            while not partitions and not deadline.passed:
+                partitions = self._partitions(admin)
+                if not partitions:
+                    self._outside.time.pause(_POLL_S)
+        except TimeoutError as error:
+            raise ClusterUnavailableError(
+                f"{cluster}: {doing}: no answer within {_CALL_S:g} s: are its brokers there?"
+            ) from error
+        except KafkaException as error:
+            raise translated(error, cluster, doing) from error
+        if not partitions:
+            raise ClusterUnavailableError(
+                f"{cluster}: {doing}: it was made, and is not there after {self._plan.flow_ms / 1_000:g} s"
             )
-            made: Future[None] = admin.create_topics([new], request_timeout=_CALL_S)[topic]
+        return partitions
+
+    def _partitions(self, admin: AdminClient) -> int:
+        """How many partitions the topic has; 0: it is not there."""
+        metadata = admin.list_topics(timeout=_CALL_S).topics.get(self._plan.topic)
+        return 0 if metadata is None else len(metadata.partitions)
+
+    def _create_topic(self, admin: AdminClient, cluster: ClusterName) -> None:
+        """Make it, unless somebody has meanwhile: a replicator does where producers and copies share a cluster."""
+        topic, replication = self._plan.topic, self._config.cluster(cluster).replication_factor
+        new = NewTopic(
+            topic,
+            _PARTITIONS,
+            -1 if replication is None else replication,
+            config={"retention.ms": str(_RETENTION_MS)},
+        )
+        made: Future[None] = admin.create_topics([new], request_timeout=_CALL_S)[topic]
+        try:
             made.result(_CALL_S)
         except KafkaException as error:
-            raise translated(error, cluster, f"creating topic {topic} where it is missing") from error
-        return _PARTITIONS
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
 
     def _await_topic(self, region: RegionName) -> int:
         """The topic's partitions in the region's aggregate cluster, once replication has created it there."""

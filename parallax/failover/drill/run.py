@@ -228,6 +228,10 @@ class DrillRun:
             ending, problem = DrillEnding.INTERRUPTED, "the command was stopped"
         except ParallaxError as error:
             ending, problem = DrillEnding.FAILED, f"[{error.code}] {error}"
+        except Exception as error:  # noqa: BLE001 - whatever it is, no consumer and no moved group may stay behind
+            _log.error("drill_broke_off", exc_info=error, drill=record.drill_id)
+            ending = DrillEnding.FAILED
+            problem = f"an error of Parallax itself ({type(error).__name__}), which the log has"
         left = self._clean_up()
         samples = self._canary.samples()
         measured = figures(samples, self._legs, complete=complete)

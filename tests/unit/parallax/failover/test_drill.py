@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from parallax.domain.ids import GroupName, RegionName
 from parallax.errors import ClusterUnavailableError, ConfigError, StoreUnavailableError
 from parallax.failover.background import SILENT_MS
+from parallax.failover.drill import canary as canary_module
 from parallax.failover.drill.canary import KafkaCanary
 from parallax.failover.drill.figures import CanaryDelivery, Leg, Samples, figures, timeline
 from parallax.failover.drill.history import DRILLS, DrillEnding, DrillRecord, keep, kept, seen
@@ -120,6 +125,22 @@ class TestSteps:
         assert "not allowed" in record.problem
         assert record.left == "group billing is in aggregate-a, without members"
         assert bench.client.service.primaries.get(GROUP) is None
+
+    def test_an_error_that_is_not_ours_leaves_no_member_and_no_moved_group(self, bench: Bench) -> None:
+        canary = FakeCanary(bench)
+
+        def break_down(_turn: int) -> None:
+            found = canary.decided()
+            if found is not None and found.consumed_cluster == "aggregate-b":
+                canary.failure = TypeError("unheard of")
+
+        bench.while_waiting = break_down
+        record = DrillRun(bench.outside, canary, replace(PLAN, records=5), prove=lambda: "once").run()
+        assert record.ending is DrillEnding.FAILED
+        assert record.problem == "an error of Parallax itself (TypeError), which the log has"
+        assert record.left == "group billing is in aggregate-a, without members"
+        assert (home(bench), canary.closed) == ("aggregate-a", 1)
+        assert kept(bench.outside.journal.notes) == [record]
 
     def test_a_drill_that_fails_half_way_shows_what_it_has_and_calls_nothing_lost(self, bench: Bench) -> None:
         canary = FakeCanary(bench)
@@ -341,3 +362,61 @@ def test_a_topic_that_replication_does_not_create_ends_the_wait(bench: Bench) ->
     with pytest.raises(ClusterUnavailableError, match="aggregate-b has no topic missing after 2 s"):
         missing._await_topic(RegionName("b"))
     assert bench.waits > 1
+
+
+class FakeAdmin:
+    """An `AdminClient` whose cluster lacks the drill's topic at first.
+
+    Attributes:
+        made: what becomes of creating it.
+        lists: how many partitions are listed, one look after the other; 0: it is not there.
+    """
+
+    def __init__(self, made: BaseException | None, lists: list[int]) -> None:
+        self.made = made
+        self.lists = lists
+
+    def list_topics(self, *, timeout: float) -> SimpleNamespace:
+        assert timeout
+        count = self.lists.pop(0) if len(self.lists) > 1 else self.lists[0]
+        return SimpleNamespace(topics={TOPIC: SimpleNamespace(partitions=range(count))} if count else {})
+
+    def create_topics(self, topics: list[Any], *, request_timeout: float) -> dict[str, Future[None]]:
+        assert request_timeout
+        future: Future[None] = Future()
+        if self.made is None:
+            future.set_result(None)
+        else:
+            future.set_exception(self.made)
+        return {topic.topic: future for topic in topics}
+
+
+class TestTopicOfADrill:
+    @pytest.fixture
+    def ensured(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Callable[[FakeAdmin], int]:
+        def ensure(admin: FakeAdmin) -> int:
+            monkeypatch.setattr(canary_module, "AdminClient", lambda _settings: admin)
+            return KafkaCanary(bench.world.config, PLAN, bench.outside)._ensure_topic(RegionName("a"))
+
+        return ensure
+
+    def test_it_is_made_where_it_is_missing(self, ensured: Callable[[FakeAdmin], int]) -> None:
+        assert ensured(FakeAdmin(None, [0, 0, 3])) == 3
+        assert ensured(FakeAdmin(AssertionError(), [2])) == 2
+
+    def test_who_made_it_meanwhile_has_said_how_many_partitions_it_has(
+        self, ensured: Callable[[FakeAdmin], int]
+    ) -> None:
+        there = KafkaException(KafkaError(KafkaError.TOPIC_ALREADY_EXISTS))
+        assert ensured(FakeAdmin(there, [0, 0, 5])) == 5
+
+    def test_what_hinders_it_is_told(self, ensured: Callable[[FakeAdmin], int]) -> None:
+        with pytest.raises(
+            ClusterUnavailableError, match=r"regional-a: creating topic .*: no answer within 10 s"
+        ):
+            ensured(FakeAdmin(TimeoutError(), [0]))
+        refused = KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+        with pytest.raises(ConfigError, match="regional-a: creating topic"):
+            ensured(FakeAdmin(refused, [0]))
+        with pytest.raises(ClusterUnavailableError, match="it was made, and is not there after 2 s"):
+            ensured(FakeAdmin(None, [0]))
