@@ -57,13 +57,14 @@ def restore(
     with open_restoring(settings, stop) as restoring, stopping(stop):
         routes = restoring.routes(RegionName(region), None if origin is None else RegionName(origin))
         items = restoring.left(routes)
-        began = offsets_left(items)
         if wait:
-            with Console(stderr=True, quiet=as_json).status(f"{began} offsets are left") as status:
+            with Console(stderr=True, quiet=as_json).status(
+                f"{offsets_left(items)} offsets are left"
+            ) as status:
                 try:
                     items = restoring.wait(
                         items,
-                        lambda now: status.update(f"{offsets_left(now)} of {began} offsets are left"),
+                        lambda now: status.update(f"{offsets_left(now)} offsets are left"),
                         patience_ms=patience_s * 1_000,
                     )
                 except StoppedError:

@@ -95,7 +95,7 @@ def open_verifier(config: Config) -> Iterator[Verifier]:
 
 @contextmanager
 def open_restoring(config: Config, stop: threading.Event) -> Iterator[Restoring]:
-    """Source clusters and store, for what a cluster lacks; no service is asked.
+    """Clusters and store, for what a cluster lacks; no service is asked.
 
     Args:
         config: all configuration.
