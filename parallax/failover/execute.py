@@ -21,6 +21,7 @@ from parallax.failover.plan import (
     outdated,
     redelivered_beyond,
 )
+from parallax.failover.put_back import replaced_progress
 from parallax.failover.steps import Moving
 from parallax.failover.timekeeper import StoppedError
 from parallax.failover.waiting import AbandonedError, Tell, Waiting
@@ -225,9 +226,12 @@ class Mover:
         """The move, taken up again if it was interrupted: its snapshot is that of the beginning."""
         move, facts, journal = plan.move, plan.facts, self._outside.journal
         self._begin_act(plan)
-        begun = _interrupted(move, newest)
+        begun, unfinished = _interrupted(move, newest), _unfinished(plan, newest)
         if begun is None:
             snapshot = self._outside.snapshot(move, facts.assignment)
+            if unfinished is not None:
+                progress = replaced_progress(self._outside, unfinished)
+                snapshot = replace(snapshot, progress={**snapshot.progress, **progress})
             record = journal.begin(
                 move,
                 snapshot,
@@ -249,7 +253,7 @@ class Mover:
                     actor=self._outside.operator.name,
                 )
             )
-        return Moving(self._outside, self._limits, record, plan)
+        return Moving(self._outside, self._limits, record, plan, after_unfinished=unfinished is not None)
 
     def _begin_act(self, plan: MovePlan) -> None:
         """Keep whose move it is, before its first write.
@@ -295,3 +299,12 @@ def _interrupted(move: Move, newest: MoveRecord | None) -> MoveRecord | None:
         return None
     same = (newest.move.origin, newest.move.target) == (move.origin, move.target)
     return newest if same else None
+
+
+def _unfinished(plan: MovePlan, newest: MoveRecord | None) -> MoveRecord | None:
+    """The group's newest operation, if it left the same cluster, has not ended, and the group is not where it led."""
+    if newest is None or newest.ended or newest.move.origin != plan.move.origin:
+        return None
+    assignment = plan.facts.assignment
+    consumed = None if assignment is None else assignment.consumed_cluster
+    return None if newest.move.target == consumed else newest

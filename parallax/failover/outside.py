@@ -116,7 +116,7 @@ class Outside:
         }
         moved = dict(zip(stored, readable(stored.values()), strict=True))
         void = set[TopicPartition]().union(
-            *(self._went_back(move.group, cluster, present, moved) for cluster, present in commits.items())
+            *(self.went_back(move.group, cluster, present, moved) for cluster, present in commits.items())
         )
         progress = {item: left for item, left in moved.items() if item not in void}
         return Snapshot(
@@ -126,7 +126,7 @@ class Outside:
             None if assignment is None else assignment.decision.primary,
         )
 
-    def _went_back(
+    def went_back(
         self,
         group: GroupName,
         cluster: ClusterName,

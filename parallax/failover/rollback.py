@@ -5,29 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-import structlog
-
-from parallax.domain.commits import Commits, GroupCommit, next_offset_of
+from parallax.domain.commits import Commits
 from parallax.domain.formats import readable
 from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
-from parallax.domain.metadata import decode, is_ours
 from parallax.domain.primary import Assignment, Mode
 from parallax.errors import (
     ClusterUnavailableError,
-    InvalidOffsetError,
-    MetadataError,
     NotFoundError,
     RefusedError,
-    UnknownTopicError,
 )
 from parallax.failover.facts import Move, MoveKind
 from parallax.failover.journal import MoveRecord, Step, mark_of, own_reason
 from parallax.failover.outside import Outside
-
-_log = structlog.get_logger(__name__)
-
-CommitsNow = Mapping[ClusterName, Commits | None]
-"""By cluster; None: it does not answer."""
+from parallax.failover.put_back import CommitsNow, has_gone_back, is_resume_offset, report_left
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,16 +114,8 @@ def _own_commits(outside: Outside, record: MoveRecord, at_origin: Commits) -> se
     return {
         item
         for item, commit in at_origin.items()
-        if published.get(item) != commit.next_offset and not _is_resume_offset(commit)
+        if published.get(item) != commit.next_offset and not is_resume_offset(commit)
     }
-
-
-def _is_resume_offset(commit: GroupCommit) -> bool:
-    """Whether the commit is as the sync job or a move has put it there: members carry what is to be skipped further."""
-    try:
-        return is_ours(commit.metadata) and decode(commit.metadata).resume_offset == commit.next_offset
-    except MetadataError:
-        return False
 
 
 def _obstacles(
@@ -241,28 +223,10 @@ def _restore_progress(
         before = {
             item: left
             for item, left in progress.items()
-            if item.topic == topic and not _has_gone_back(record, now, restore, item, left.cluster)
+            if item.topic == topic
+            and not has_gone_back(record, now, item, left.cluster, restore.get(left.cluster, {}))
         }
-        try:
-            outside.services.report_progress(group, before)
-        except (InvalidOffsetError, UnknownTopicError) as error:
-            # Created anew since, or cut short: what was left there means nothing.
-            _log.info("progress_void", group=group, topic=topic, problem=str(error))
-
-
-def _has_gone_back(
-    record: MoveRecord,
-    now: CommitsNow,
-    restore: Mapping[ClusterName, Commits],
-    item: TopicPartition,
-    cluster: ClusterName,
-) -> bool:
-    before = next_offset_of(record.snapshot.commits.get(cluster, {}), item)
-    present = now.get(cluster)
-    if before is None or present is None or item in restore.get(cluster, {}):
-        return False
-    at = next_offset_of(present, item)
-    return at is None or at < before
+        report_left(outside, group, before)
 
 
 def _topics(record: MoveRecord) -> list[TopicName]:

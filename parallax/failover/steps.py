@@ -33,6 +33,7 @@ from parallax.failover.facts import MoveKind, origin_positions
 from parallax.failover.journal import MoveRecord, Snapshot, Step, mark_of, own_reason
 from parallax.failover.outside import Outside
 from parallax.failover.plan import Ending, MoveLimits, MovePlan, Result, make_plan, redelivered_beyond
+from parallax.failover.put_back import put_back_progress
 from parallax.failover.services import Positions
 from parallax.failover.waiting import POLL_S, AbandonedError, Tell, Waiting, behind
 from parallax.runtime.tracing import span
@@ -55,9 +56,18 @@ class Moving:
         limits: how long it waits, and what it may cross.
         record: what it has done so far.
         plan: its answers stand if the group has stood still since, and it is off if somebody has decided since.
+        after_unfinished: an earlier attempt, or a move elsewhere, did not come to its end: what it has replaced is put back.
     """
 
-    def __init__(self, outside: Outside, limits: MoveLimits, record: MoveRecord, plan: MovePlan) -> None:
+    def __init__(
+        self,
+        outside: Outside,
+        limits: MoveLimits,
+        record: MoveRecord,
+        plan: MovePlan,
+        *,
+        after_unfinished: bool = False,
+    ) -> None:
         self._outside = outside
         self._limits = limits
         self._record = record
@@ -67,6 +77,8 @@ class Moving:
         self._fenced_at_s: float | None = None
         self._fenced_as: Assignment | None = None
         self._plan = plan
+        self._answers = plan.partitions
+        self._after_unfinished = after_unfinished
         self._reason = own_reason(f"failover {record.operation_id}")
         self._kept_at_s = self._begun_at_s
 
@@ -128,6 +140,9 @@ class Moving:
                 self._move, self._reason, self._plan.fencing_number
             )
         self._keep(step=Step.FENCED, fencing_number=self._fenced_as.decision.fencing_number)
+        # Not before the fence: whoever else carries the move out may come to its end until then.
+        if self._after_unfinished and put_back_progress(self._outside, self._record):
+            self._answers = ()
         self._fenced_at_s = self._outside.time.clock()
         return self._fenced_at_s
 
@@ -143,7 +158,7 @@ class Moving:
         if self._outside.clusters.commits(group, origin) is not None:
             return ()
         # Where the service asked the cluster itself, and this command can't, it may know more by now.
-        if not all(item.basis == "observed" for item in self._plan.partitions):
+        if not all(item.basis == "observed" for item in self._answers):
             return ()
         seen, unreadable = apart(self._outside.groups.observed(group, origin))
         if unreadable:
@@ -152,7 +167,7 @@ class Moving:
 
     def _plan_at(self, positions: Positions) -> tuple[ResumeAnswer, ...]:
         """The plan's answers, if asking again from the positions would give the same: the index only grows."""
-        answers = self._plan.partitions
+        answers = self._answers
         young = 0 <= self._outside.time.now_ms() - self._plan.facts.now_ms < _PLAN_HOLDS_MS
         final = bool(answers) and all(item.final for item in answers)
         unmoved = origin_positions(answers) == positions

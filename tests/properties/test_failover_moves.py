@@ -17,6 +17,8 @@ from offsetsvc.resume.call import FailoverRequest
 from parallax.client.answer import Pair, ResumeAnswer, answers_from_pb
 from parallax.domain.ids import GroupName, TopicName, TopicPartition
 from parallax.domain.metadata import decode
+from parallax.errors import StoreUnavailableError
+from parallax.failover import steps as steps_module
 from parallax.failover.facts import MoveKind
 from parallax.failover.plan import Ending
 from parallax.failover.rollback import plan_rollback, roll_back
@@ -61,9 +63,17 @@ class Renew:
 
 @dataclass(frozen=True)
 class Go:
+    """The group is moved.
+
+    Attributes:
+        undo: and put back.
+        broken: the store is away in the middle, and the move is taken up again.
+    """
+
     target: str
     kind: MoveKind
     undo: bool
+    broken: bool = False
 
 
 STEPS = st.lists(
@@ -71,7 +81,7 @@ STEPS = st.lists(
         st.builds(Copy, st.sampled_from(REGIONS), st.sampled_from(REGIONS), st.integers(1, 4)),
         st.builds(Consume, st.integers(1, 12)),
         st.builds(Renew, st.none() | st.floats(0, 1), st.booleans(), st.integers(0, 12)),
-        st.builds(Go, st.sampled_from(REGIONS), st.sampled_from(MoveKind), st.booleans()),
+        st.builds(Go, st.sampled_from(REGIONS), st.sampled_from(MoveKind), st.booleans(), st.booleans()),
     ),
     min_size=3,
     max_size=30,
@@ -132,6 +142,11 @@ class Group:
             return
         self.bench.world.watermarks()
         before = self.bench.commit(self.region)
+        if step.broken:
+            self.bench.client.failing["set_primary settled"] = StoreUnavailableError("store: away")
+            first = self.bench.move(self.region, step.target, step.kind, drain_ms=1_000)
+            assert first.ending is Ending.INTERRUPTED, first.problem
+            self.bench.client.failing.clear()
         result = self.bench.move(self.region, step.target, step.kind, drain_ms=1_000)
         missing = self.consumed - {record for record in self.log(step.target) if record is not None}
         if step.kind is MoveKind.PLANNED and missing:
@@ -226,7 +241,18 @@ DELETED_AT_ONCE: list[Copy | Consume | Renew | Go] = [
     Renew(None, seen=True, consume=0),
     Go("a", MoveKind.PLANNED, undo=False),
 ]
+BACK_IN_TWO_ATTEMPTS: list[Copy | Consume | Renew | Go] = [
+    Copy("b", "b", 2),
+    Copy("a", "b", 2),
+    Consume(2),
+    Go("b", MoveKind.PLANNED, undo=False),
+    Go("a", MoveKind.PLANNED, undo=False, broken=True),
+]
 MUTANTS = {
+    "a move that is taken up again puts nothing back": (
+        BACK_IN_TWO_ATTEMPTS,
+        lambda patch: patch.setattr(steps_module, "put_back_progress", lambda *_: False),
+    ),
     "the services hold no commit against what was seen": (
         BEGUN_ANEW_UNSEEN,
         lambda patch: patch.setattr(service_commits, "went_back", lambda *_: False),

@@ -1,0 +1,211 @@
+"""A move that was interrupted after it had written, and is taken up again: nothing is read twice for that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from parallax.domain.commits import GroupCommit
+from parallax.domain.ids import ClusterName, TargetOffset
+from parallax.domain.progress import Progress
+from parallax.errors import StoreUnavailableError
+from parallax.failover.facts import MoveKind
+from parallax.failover.journal import Step
+from parallax.failover.plan import Ending
+from parallax.failover.put_back import replaced_progress
+from parallax.failover.rollback import plan_rollback, roll_back
+from tests.worlds.failover_bench import P0, Bench, a_move, failover_bench, two_sources
+from tests.worlds.offset_world import GROUP, TOPIC
+
+ON_A, ON_B = ClusterName("aggregate-a"), ClusterName("aggregate-b")
+AWAY = StoreUnavailableError("store: away")
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    """The group has consumed b0..9 in b, was moved to a, and has consumed a0..4 there: in b it goes on at 15."""
+    with failover_bench() as made:
+        two_sources(made.world)
+        came_from_b(made)
+        yield made
+
+
+def came_from_b(bench: Bench) -> None:
+    bench.world.commit("b", 10)
+    assert bench.move("b", "a", drain_ms=1_000).ending is Ending.MOVED
+    bench.world.commit("a", 5)
+    bench.world.now_ms += 1_000
+    bench.world.groups.save_observed(
+        [replace(item, observed_at_ms=bench.world.now_ms) for item in bench.observed()]
+    )
+
+
+def left(bench: Bench) -> Progress:
+    return bench.world.groups.progress(GROUP, TOPIC)[0]
+
+
+def interrupt(bench: Bench, kind: MoveKind = MoveKind.PLANNED) -> None:
+    """The offsets are written, and the target can't be made primary."""
+    bench.client.failing["set_primary settled"] = AWAY
+    assert bench.move("a", "b", kind, drain_ms=1_000).ending is Ending.INTERRUPTED
+    bench.client.failing.clear()
+    assert (bench.commit("b"), left(bench).cluster) == (15, ON_B)
+
+
+@pytest.mark.parametrize("kind", list(MoveKind))
+def test_the_same_command_again_writes_the_same_offsets(bench: Bench, kind: MoveKind) -> None:
+    interrupt(bench, kind)
+    first = left(bench)
+
+    result = bench.move("a", "b", kind, drain_ms=1_000)
+
+    assert result.ending is Ending.MOVED, result.problem
+    assert (bench.commit("b"), left(bench)) == (15, first)
+
+
+def test_so_it_does_with_the_origin_gone(bench: Bench) -> None:
+    bench.writer("a").away = True
+    interrupt(bench, MoveKind.DISASTER)
+    assert bench.move("a", "b", MoveKind.DISASTER).ending is Ending.MOVED
+    assert bench.commit("b") == 15
+
+
+def test_so_it_does_where_the_journal_does_not_know_that_it_had_written(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = bench.outside.journal.notes
+    save = notes.save_operation
+
+    def unless_written(note: object) -> None:
+        if '"step":"written"' in str(note).replace(" ", ""):
+            raise AWAY
+        save(note)  # type: ignore[arg-type] # as it came
+
+    monkeypatch.setattr(notes, "save_operation", unless_written)
+    assert bench.move("a", "b", drain_ms=1_000).ending is Ending.INTERRUPTED
+    monkeypatch.undo()
+    assert bench.outside.journal.records(GROUP)[0].step is Step.FENCED
+    assert left(bench).cluster == ON_B
+
+    assert bench.move("a", "b", drain_ms=1_000).ending is Ending.MOVED
+    assert bench.commit("b") == 15
+
+
+def test_so_it_does_where_it_was_stopped_while_it_put_back(bench: Bench) -> None:
+    interrupt(bench)
+    bench.client.failing["report_positions"] = AWAY
+    assert bench.move("a", "b", drain_ms=1_000).ending is Ending.INTERRUPTED
+    bench.client.failing.clear()
+    assert bench.move("a", "b", drain_ms=1_000).ending is Ending.MOVED
+    assert bench.commit("b") == 15
+
+
+def test_so_it_does_where_a_rollback_was_stopped_before_it(bench: Bench) -> None:
+    interrupt(bench)
+    bench.client.failing["report_positions"] = AWAY
+    with pytest.raises(StoreUnavailableError):
+        roll_back(bench.outside, plan_rollback(bench.outside, GROUP))
+    bench.client.failing.clear()
+    assert bench.world.groups.progress(GROUP, TOPIC) == {}
+    assert bench.move("a", "b", drain_ms=1_000).ending is Ending.MOVED
+    assert bench.commit("b") == 15
+
+
+def test_so_does_a_group_that_is_fenced_ahead_of_others(bench: Bench) -> None:
+    interrupt(bench, MoveKind.DISASTER)
+    mover = bench.mover()
+    mover.fence_ahead(a_move("a", "b", MoveKind.DISASTER))
+    assert mover.move(a_move("a", "b", MoveKind.DISASTER)).ending is Ending.MOVED
+    assert bench.commit("b") == 15
+
+
+def test_abandoned_the_second_time_the_group_is_as_before(bench: Bench) -> None:
+    before = left(bench)
+    interrupt(bench)
+    bench.writer("a").members[GROUP] = 1
+    bench.world.now_ms += 1_000  # members are listed at most twice a second
+    assert bench.move("a", "b", drain_ms=1_000).ending is Ending.ABANDONED
+    assert left(bench) == before
+    bench.writer("a").members.clear()
+    assert bench.move("a", "b", drain_ms=1_000).ending is Ending.MOVED
+    assert bench.commit("b") == 15
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_group_that_goes_elsewhere_instead_goes_on_where_it_would_have(
+    *, interrupted: bool, stopped: bool
+) -> None:
+    with failover_bench(("a", "b", "c")) as bench:
+        for target, order in (("a", "abc"), ("b", "bca"), ("c", "bac")):
+            for source in order:
+                bench.world.copy(source, target, 10)
+        bench.world.watermarks()
+        came_from_b(bench)
+        if interrupted:
+            bench.client.failing["set_primary settled"] = AWAY
+            assert bench.move("a", "b", MoveKind.DISASTER).ending is Ending.INTERRUPTED
+            assert left(bench).cluster == ON_B
+        if stopped:
+            bench.client.failing["set_primary moving"] = AWAY
+            assert bench.move("a", "c", MoveKind.DISASTER).ending is Ending.INTERRUPTED
+        bench.client.failing.clear()
+
+        assert bench.move("a", "c", MoveKind.DISASTER).ending is Ending.MOVED
+
+        assert bench.commit("c") == 15
+        assert bench.outside.journal.records(GROUP)[0].snapshot.progress[P0].cluster == ON_A
+
+
+class TestWhatIsTheTruth:
+    def _replaced(self, bench: Bench) -> dict[object, object]:
+        return dict(replaced_progress(bench.outside, bench.outside.journal.records(GROUP)[0]))
+
+    def test_what_nobody_has_touched_since_is_put_back(self, bench: Bench) -> None:
+        before = left(bench)
+        interrupt(bench)
+        assert self._replaced(bench) == {P0: before}
+
+    def test_where_the_group_has_gone_on_at_the_target_it_stays(self, bench: Bench) -> None:
+        interrupt(bench)
+        bench.world.commit("b", 18)
+        assert self._replaced(bench) == {}
+
+    def test_a_commit_that_a_rollback_has_put_back_is_no_going_on(self, bench: Bench) -> None:
+        bench.writer("b").commits[GROUP] = {P0: GroupCommit(TargetOffset(2), -1, "before")}
+        interrupt(bench)
+        bench.writer("b").commits[GROUP] = {P0: GroupCommit(TargetOffset(2), -1, "before")}
+        assert list(self._replaced(bench)) == [P0]
+
+    def test_a_group_that_was_set_back_at_the_origin_reads_all_again(self, bench: Bench) -> None:
+        interrupt(bench)
+        bench.world.commit("a", 3)
+        assert self._replaced(bench) == {}
+        assert bench.move("a", "b", drain_ms=1_000).ending is Ending.MOVED
+        assert bench.commit("b") == 0
+
+    def test_so_does_one_that_was_set_back_while_nobody_could_tell(self, bench: Bench) -> None:
+        bench.writer("a").away = True
+        interrupt(bench, MoveKind.DISASTER)
+        bench.writer("a").away = False
+        bench.world.now_ms += 10_000
+        bench.world.commit("a", 3)
+        assert self._replaced(bench) == {}
+
+    def test_one_that_was_set_back_at_the_target_stays_so(self, bench: Bench) -> None:
+        interrupt(bench)
+        bench.world.groups.save_progress(
+            GROUP, TOPIC, {0: left(bench).set_back}, moved_at_ms=left(bench).moved_at_ms + 1
+        )
+        assert self._replaced(bench) == {}
+
+    def test_a_group_that_was_settled_at_the_target_since_is_there(self, bench: Bench) -> None:
+        interrupt(bench)
+        record = bench.outside.journal.records(GROUP)[0]
+        bench.outside.services.settle(record.move, "by hand", record.fencing_number)
+        there = left(bench)
+        assert bench.move("b", "a", drain_ms=1_000).ending is Ending.MOVED
+        assert bench.outside.journal.records(GROUP)[0].snapshot.progress == {P0: there}
+        assert bench.commit("a") == 5
