@@ -161,7 +161,7 @@ class UseCases:
         time = Timekeeper(now_ms)
         journal = MoveJournal(operations, time)
         self.own_moves = OwnMoves(opened, journal, MoveDesk())
-        self._verifier = Verifier(moved, groups, journal, time, index, config)
+        self._verifier = Verifier(moved, groups, journal, time, index, config, primaries)
         self.own_drills = OwnDrills(config, opened, journal, self._verifier, canary)
 
     def _lag_places(self) -> Mapping[GroupName, ClusterName]:

@@ -228,6 +228,7 @@ class Mover:
         self._begin_act(plan)
         begun, unfinished = _interrupted(move, newest), _unfinished(plan, newest)
         if begun is None:
+            self._note_done(plan, newest)
             snapshot = self._outside.snapshot(move, facts.assignment)
             if unfinished is not None:
                 progress = replaced_progress(self._outside, unfinished)
@@ -254,6 +255,13 @@ class Mover:
                 )
             )
         return Moving(self._outside, self._limits, record, plan, after_unfinished=unfinished is not None)
+
+    def _note_done(self, plan: MovePlan, newest: MoveRecord | None) -> None:
+        """The last note of the move before, if that is missing: what holds shows no more that it has arrived, once this one begins."""
+        if newest is not None and not newest.ended and newest.done(plan.facts.assignment):
+            self._outside.journal.keep(
+                replace(newest, step=Step.DONE, fencing_number=plan.fencing_number, problem="")
+            )
 
     def _begin_act(self, plan: MovePlan) -> None:
         """Keep whose move it is, before its first write.
@@ -288,8 +296,8 @@ class Mover:
         move, number = plan.move, plan.fencing_number
         if newest is not None and newest.fencing_number > number:
             return Result(move, Ending.REFUSED, plan, problem=outdated(move, number, newest.fencing_number))
-        if newest is not None and newest.step is Step.WRITTEN and newest.move.target == move.target:
-            self._outside.journal.keep(replace(newest, step=Step.DONE, fencing_number=number))
+        if newest is not None and not newest.ended and newest.written and newest.move.target == move.target:
+            self._outside.journal.keep(replace(newest, step=Step.DONE, fencing_number=number, problem=""))
         return Result(move, Ending.ALREADY_THERE, plan, number)
 
 

@@ -15,6 +15,7 @@ from parallax.domain.commits import Commits, GroupCommit
 from parallax.domain.formats import read_text, stored_text
 from parallax.domain.ids import ClusterName, GroupName, RegionName, TargetOffset, TopicName, TopicPartition
 from parallax.domain.metadata import decode, encode, is_ours
+from parallax.domain.primary import Assignment
 from parallax.domain.progress import Progress
 from parallax.errors import LimitError, MetadataError
 from parallax.failover.facts import Move, MoveKind
@@ -139,13 +140,25 @@ class MoveRecord:
         """Whether the group is known to consume nowhere."""
         return self.step in {Step.FENCED, Step.WRITTEN}
 
+    def done(self, assignment: Assignment | None) -> bool:
+        """Whether the target is primary, as the record says or, where its last note is missing, what holds for the group."""
+        if self.ended or not self.written or assignment is None:
+            return self.step is Step.DONE
+        settled = (assignment.consumed_cluster, assignment.decision.primary)
+        return settled == (self.move.target, self.move.region)
+
     @property
     def standing(self) -> str:
         """What an interruption leaves behind, to be told after its cause."""
         if not self.fenced:
             return "; whether the group is fenced already is not known (parallax primary)"
+        written = (
+            f"its offsets stand in {self.move.target}, and unless it is primary there already (parallax primary) "
+            if self.step is Step.WRITTEN
+            else ""
+        )
         return (
-            f"; the group is fenced and consumes nowhere (fencing number {self.fencing_number}): run the "
+            f"; {written}the group is fenced and consumes nowhere (fencing number {self.fencing_number}): run the "
             "command again, or `parallax failover rollback`"
         )
 

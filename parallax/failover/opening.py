@@ -90,6 +90,7 @@ def open_verifier(config: Config) -> Iterator[Verifier]:
             time,
             stores.index,
             config,
+            stores.primaries,
         )
 
 

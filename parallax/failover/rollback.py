@@ -195,7 +195,7 @@ def _put_back(outside: Outside, plan: RollbackPlan) -> MoveRecord:
         raise ClusterUnavailableError(f"{move.target} stopped answering; run the rollback again")
     if _gone_on(record, present):
         number = outside.services.settle(move, f"{reason} given up", fence)
-        outside.journal.keep(replace(record, fencing_number=number))
+        outside.journal.keep(replace(record, step=Step.DONE, fencing_number=number))
         raise RefusedError(
             f"group {move.group} has just committed in {move.target}: it stays there; use `parallax failback`"
         )

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from parallax.domain.commits import Commits, last_seen
@@ -129,7 +130,7 @@ def way_back(outside: Outside, group: GroupName, kind: MoveKind) -> Move:
     Raises:
         NotFoundError: it was never moved, or its last move did not come to its end.
     """
-    record = _last_done(outside, group)
+    record = _last_done(outside, group, partial(outside.services.assignment, group))
     if record is None:
         raise NotFoundError(
             f"group {group!r} has no move to go back from: name where it goes with `parallax failover`"
@@ -158,9 +159,10 @@ def ways_back(
     """
     home = aggregate_cluster(RegionName(region))
     outside.clusters.writer(home)
+    assignments = outside.services.assignments()
     records = side_by_side(
-        [group for group in outside.services.assignments() if chosen(group)],
-        lambda group: _last_done_or_why_not(outside, group),
+        [group for group in assignments if chosen(group)],
+        lambda group: _last_done_or_why_not(outside, group, assignments[group]),
         at_once=ASKED_AT_ONCE,
     )
     moves = {}
@@ -172,20 +174,32 @@ def ways_back(
     return moves
 
 
-def _last_done(outside: Outside, group: GroupName) -> MoveRecord | None:
+def _last_done(
+    outside: Outside, group: GroupName, assignment: Callable[[], Assignment | None]
+) -> MoveRecord | None:
     """The newest move that counts: an unfinished way back leaves the one before in force.
+
+    Args:
+        outside: journal.
+        group: whose.
+        assignment: asks where the group is primary, if it takes that to tell whether a move has come to its end.
 
     Raises:
         UnreadableRowError: it, or a later one, can't be read by this release.
     """
-    ended = (record for record in outside.journal.each(group) if record.step in {Step.DONE, Step.ROLLED_BACK})
-    newest = next(ended, None)
-    return newest if newest is not None and newest.step is Step.DONE else None
+    for record in outside.journal.each(group):
+        if record.step is Step.ROLLED_BACK:
+            return None
+        if record.step is Step.DONE or (not record.ended and record.written and record.done(assignment())):
+            return record
+    return None
 
 
-def _last_done_or_why_not(outside: Outside, group: GroupName) -> MoveRecord | UnreadableRowError | None:
+def _last_done_or_why_not(
+    outside: Outside, group: GroupName, assignment: Assignment | None
+) -> MoveRecord | UnreadableRowError | None:
     try:
-        return _last_done(outside, group)
+        return _last_done(outside, group, lambda: assignment)
     except UnreadableRowError as error:
         return error
 

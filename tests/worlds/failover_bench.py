@@ -26,11 +26,11 @@ from parallax.domain.outcome import Outcome
 from parallax.domain.primary import Assignment, Change
 from parallax.domain.progress import Progress
 from parallax.domain.rights import ANYBODY, Principal, ProvenBy
-from parallax.errors import ParallaxError
+from parallax.errors import ParallaxError, StoreUnavailableError
 from parallax.failover.clusters import AggregateClusters
 from parallax.failover.execute import Mover
 from parallax.failover.facts import Move, MoveKind
-from parallax.failover.journal import MoveJournal
+from parallax.failover.journal import MoveJournal, Step, record_of
 from parallax.failover.outside import Outside
 from parallax.failover.plan import MoveLimits, Result
 from parallax.failover.services import OffsetServices
@@ -38,6 +38,7 @@ from parallax.failover.timekeeper import Timekeeper
 from parallax.failover.verify.verifier import Verifier
 from parallax.identity.identity import in_whose_name
 from parallax.ports.audit import Auditor
+from parallax.ports.groups import OperationNote
 from parallax.runtime.deadline import Deadline
 from parallax.v1 import offsets_pb2 as pb
 from parallax.v1 import primaries_pb2
@@ -180,6 +181,7 @@ class Bench:
             outside.time,
             world.index,
             world.config,
+            world.primaries,
         )
 
     def mover(self, **limits: Any) -> Mover:
@@ -208,6 +210,24 @@ def two_sources(world: World, partitions: Iterable[int] = (0,)) -> None:
         for source, target in (("a", "a"), ("b", "a"), ("b", "b"), ("a", "b")):
             world.copy(source, target, 10, partition)
         world.watermarks(partition)
+
+
+@contextmanager
+def unnoted(bench: Bench, step: Step) -> Iterator[None]:
+    """The store is away whenever a move is to be noted at this step."""
+    notes = bench.outside.journal.notes
+    save = notes.save_operation
+
+    def unless_at(note: OperationNote) -> None:
+        if record_of(note).step is step:
+            raise StoreUnavailableError("store: away")
+        save(note)
+
+    notes.save_operation = unless_at  # type: ignore[method-assign] # for a while
+    try:
+        yield
+    finally:
+        notes.save_operation = save  # type: ignore[method-assign] # as it was
 
 
 OPERATOR = Principal("operator@bench", ProvenBy.ACCOUNT)

@@ -25,35 +25,38 @@ from parallax.domain.ids import (
 )
 from parallax.domain.lineages import LineageView, TopicLineages
 from parallax.domain.ownership import own_commits, standing_offers
+from parallax.domain.primary import Assignment, assignment_of
 from parallax.domain.progress import Progress, holds_for_topic
 from parallax.domain.route_graph import CopiesKind
-from parallax.errors import ClusterUnavailableError, NotFoundError
+from parallax.errors import ClusterUnavailableError, InvariantError, NotFoundError
 from parallax.failover.clusters import AggregateClusters
-from parallax.failover.journal import MoveJournal, MoveRecord, Step
+from parallax.failover.journal import MoveJournal, MoveRecord
 from parallax.failover.timekeeper import Timekeeper
 from parallax.failover.verify.rows import Stay, verify_sources
 from parallax.failover.verify.verdict import Consumers, GroupVerdict, PartitionVerdict, Visit
 from parallax.ports.clusters import TopicInfo
-from parallax.ports.groups import GroupStore
+from parallax.ports.groups import GroupStore, PrimaryStore
 from parallax.ports.index import MappingIndexReader, topic_lineages
 
 _POLL_S = 0.5
 
 
 def last_moves(
-    records: Sequence[MoveRecord], group: GroupName, count: int
+    records: Sequence[MoveRecord], group: GroupName, count: int, assignment: Assignment | None = None
 ) -> tuple[list[MoveRecord], list[str]]:
     """The newest of the group's moves that came to their end and follow on each other, the oldest first; and notes.
+
+    ``assignment`` is what holds for the group: it tells of a move whose last note is missing that it has come to its end.
 
     Raises:
         NotFoundError: there is none.
     """
     notes = []
-    if records and not records[0].ended:
+    if records and not records[0].ended and not records[0].done(assignment):
         notes.append(f"a move to {records[0].move.target} is under way ({records[0].step.value})")
     moves: list[MoveRecord] = []
     for record in records:
-        if record.step is not Step.DONE or not record.written:
+        if not record.done(assignment if record is records[0] else None) or not record.written:
             continue
         if moves and record.move.target != moves[-1].move.origin:
             notes.append(
@@ -104,6 +107,7 @@ class Verifier:
         time: waits before asking again.
         index: where records lie.
         config: the routes.
+        primaries: where groups are primary.
     """
 
     clusters: AggregateClusters
@@ -112,6 +116,7 @@ class Verifier:
     time: Timekeeper
     index: MappingIndexReader
     config: Config
+    primaries: PrimaryStore
 
     def verify(
         self,
@@ -141,7 +146,7 @@ class Verifier:
             self.time.pause(_POLL_S)
 
     def _verdict(self, group: GroupName, moves: int, consumers: Consumers) -> GroupVerdict:
-        records, notes = last_moves(self.journal.records(group), group, moves)
+        records, notes = self._last_moves(group, moves)
         clusters = [records[0].move.origin, *(record.move.target for record in records)]
         now = {cluster: self._look(group, cluster) for cluster in dict.fromkeys(clusters)}
         if consumers is Consumers.AUTO and any(
@@ -153,6 +158,16 @@ class Verifier:
         return GroupVerdict(
             group, tuple(records), consumers, tuple(map(work.partition, partitions)), tuple(notes)
         )
+
+    def _last_moves(self, group: GroupName, count: int) -> tuple[list[MoveRecord], list[str]]:
+        records = list(self.journal.records(group))
+        if not records or records[0].ended or not records[0].written:
+            return last_moves(records, group, count)
+        try:
+            assignment = assignment_of(self.primaries.decisions([group]).get(group, ()))
+        except InvariantError:  # what holds can't be read: the record alone tells
+            assignment = None
+        return last_moves(records, group, count, assignment)
 
     def _look(self, group: GroupName, cluster: ClusterName) -> _Now:
         commits = self.clusters.commits(group, cluster)

@@ -24,7 +24,7 @@ from parallax.failover.plan import Ending, make_plan
 from parallax.ports.groups import PrimaryLog, Reach
 from tests.memory.groups import MemoryPrimaryStore
 from tests.support import poll_until
-from tests.worlds.failover_bench import P0, Bench, a_move, failover_bench
+from tests.worlds.failover_bench import P0, Bench, a_move, failover_bench, unnoted
 from tests.worlds.offset_world import GROUP, NOW_MS, TOPIC
 
 ON_A, ON_B = ClusterName("aggregate-a"), ClusterName("aggregate-b")
@@ -388,6 +388,12 @@ class TestInterruption:
         newest = bench.outside.journal.records(GROUP)[0]
         assert newest.step is Step.DONE
         assert newest.written
+
+    def test_one_whose_last_note_failed_says_that_the_group_may_have_arrived(self, bench: Bench) -> None:
+        with unnoted(bench, Step.DONE):
+            result = bench.move("a", "b", drain_ms=1_000)
+        assert result.ending is Ending.INTERRUPTED
+        assert "its offsets stand in aggregate-b, and unless it is primary there already" in result.problem
 
     def test_a_move_that_died_before_its_last_note_is_noted_as_done(self, bench: Bench) -> None:
         bench.move("a", "b", drain_ms=1_000)

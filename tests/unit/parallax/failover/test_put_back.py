@@ -16,7 +16,7 @@ from parallax.failover.journal import Step
 from parallax.failover.plan import Ending
 from parallax.failover.put_back import replaced_progress
 from parallax.failover.rollback import plan_rollback, roll_back
-from tests.worlds.failover_bench import P0, Bench, a_move, failover_bench, two_sources
+from tests.worlds.failover_bench import P0, Bench, a_move, failover_bench, two_sources, unnoted
 from tests.worlds.offset_world import GROUP, TOPIC
 
 ON_A, ON_B = ClusterName("aggregate-a"), ClusterName("aggregate-b")
@@ -72,20 +72,9 @@ def test_so_it_does_with_the_origin_gone(bench: Bench) -> None:
     assert bench.commit("b") == 15
 
 
-def test_so_it_does_where_the_journal_does_not_know_that_it_had_written(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    notes = bench.outside.journal.notes
-    save = notes.save_operation
-
-    def unless_written(note: object) -> None:
-        if '"step":"written"' in str(note).replace(" ", ""):
-            raise AWAY
-        save(note)  # type: ignore[arg-type] # as it came
-
-    monkeypatch.setattr(notes, "save_operation", unless_written)
-    assert bench.move("a", "b", drain_ms=1_000).ending is Ending.INTERRUPTED
-    monkeypatch.undo()
+def test_so_it_does_where_the_journal_does_not_know_that_it_had_written(bench: Bench) -> None:
+    with unnoted(bench, Step.WRITTEN):
+        assert bench.move("a", "b", drain_ms=1_000).ending is Ending.INTERRUPTED
     assert bench.outside.journal.records(GROUP)[0].step is Step.FENCED
     assert left(bench).cluster == ON_B
 

@@ -24,7 +24,8 @@ from parallax.failover.facts import MoveKind
 from parallax.failover.journal import Step
 from parallax.failover.plan import Ending
 from parallax.failover.rollback import plan_rollback, roll_back
-from tests.worlds.failover_bench import P0, Bench
+from parallax.failover.selection import way_back
+from tests.worlds.failover_bench import P0, Bench, a_move
 from tests.worlds.offset_world import GROUP, TOPIC
 
 ON_A, ON_B = ClusterName("aggregate-a"), ClusterName("aggregate-b")
@@ -142,6 +143,20 @@ class TestRollback:
 
         assert bench.assignment().consumed_cluster == ON_B
         assert bench.commit("b") == 9
+
+    def test_so_it_does_after_a_move_that_was_interrupted(self, bench: Bench) -> None:
+        bench.client.failing["set_primary settled"] = StoreUnavailableError("store: away")
+        assert bench.move("a", "b", drain_ms=1_000).ending is Ending.INTERRUPTED
+        bench.client.failing.clear()
+        plan = plan_rollback(bench.outside, GROUP)
+        bench.world.commit("b", 9)
+
+        with pytest.raises(RefusedError, match="has just committed"):
+            roll_back(bench.outside, plan)
+
+        assert bench.assignment().consumed_cluster == ON_B
+        assert bench.outside.journal.records(GROUP)[0].step is Step.DONE
+        assert way_back(bench.outside, GROUP, MoveKind.PLANNED) == a_move("b", "a")
 
     def test_an_interrupted_rollback_goes_on(self, bench: Bench) -> None:
         bench.move("a", "b", drain_ms=1_000)

@@ -21,6 +21,7 @@ from parallax.errors import (
 )
 from parallax.failover import selection
 from parallax.failover.facts import MoveKind
+from parallax.failover.journal import Step
 from parallax.failover.plan import Ending
 from parallax.failover.selection import (
     groups_on,
@@ -40,6 +41,7 @@ from tests.worlds.failover_bench import (
     a_move,
     failover_bench,
     region_bench,
+    unnoted,
 )
 from tests.worlds.offset_world import GROUP, TOPIC
 
@@ -224,6 +226,37 @@ class TestWhichMove:
             FRAUD,
             MAPS,
         ]
+
+    def test_a_move_whose_last_note_failed_has_a_way_back(self, bench: Bench) -> None:
+        with unnoted(bench, Step.DONE):
+            assert bench.move("a", "b", drain_ms=1_000).ending is Ending.INTERRUPTED
+        assert bench.assignment().consumed_cluster == ON_B
+        assert GROUP not in region_moves(bench.outside, "a", "b", everything, MoveKind.PLANNED)
+
+        back = ways_back(bench.outside, "a", everything, MoveKind.PLANNED, nobody)
+
+        assert back == {GROUP: a_move("b", "a")}
+        assert way_back(bench.outside, GROUP, MoveKind.PLANNED) == back[GROUP]
+
+    def test_so_it_has_where_its_way_back_was_interrupted(self, bench: Bench) -> None:
+        with unnoted(bench, Step.DONE):
+            assert bench.move("a", "b", drain_ms=1_000).ending is Ending.INTERRUPTED
+        bench.client.failing["set_primary settled"] = StoreUnavailableError("store: away")
+        assert bench.move("b", "a", drain_ms=1_000).ending is Ending.INTERRUPTED
+        assert way_back(bench.outside, GROUP, MoveKind.PLANNED) == a_move("b", "a")
+
+    def test_it_goes_not_back_by_the_move_before(self, bench: Bench) -> None:
+        assert bench.move("a", "b", drain_ms=1_000).ending is Ending.MOVED
+        with unnoted(bench, Step.DONE):
+            assert bench.move("b", "a", drain_ms=1_000).ending is Ending.INTERRUPTED
+        assert way_back(bench.outside, GROUP, MoveKind.PLANNED) == a_move("a", "b")
+
+    def test_a_move_that_was_not_settled_has_none(self, bench: Bench) -> None:
+        bench.client.failing["set_primary settled"] = StoreUnavailableError("store: away")
+        assert bench.move("a", "b", drain_ms=1_000).ending is Ending.INTERRUPTED
+        assert ways_back(bench.outside, "a", everything, MoveKind.PLANNED, nobody) == {}
+        with pytest.raises(NotFoundError):
+            way_back(bench.outside, GROUP, MoveKind.PLANNED)
 
     def test_without_a_move_there_is_no_way_back(self, bench: Bench) -> None:
         with pytest.raises(NotFoundError, match="no move to go back from"):

@@ -12,13 +12,13 @@ from parallax.domain.commits import GroupCommit, ObservedCommit
 from parallax.domain.consumption import ConsumptionKind
 from parallax.domain.ids import ClusterName, GroupName, SourceOffset, TargetOffset, TopicId, TopicPartition
 from parallax.domain.metadata import CommittedMetadata, encode
-from parallax.errors import NotFoundError
+from parallax.errors import NotFoundError, StoreUnavailableError
 from parallax.failover.facts import MoveKind
 from parallax.failover.journal import Step
 from parallax.failover.plan import Ending
 from parallax.failover.verify.verdict import Consumers, GroupVerdict, PartitionVerdict, Verdict
 from tests.memory.index import MemoryMappingIndex
-from tests.worlds.failover_bench import P0, Bench, failover_bench, two_sources
+from tests.worlds.failover_bench import P0, Bench, failover_bench, two_sources, unnoted
 from tests.worlds.offset_world import GROUP, TOPIC
 
 ON_A, ON_B = ClusterName("aggregate-a"), ClusterName("aggregate-b")
@@ -376,6 +376,24 @@ def test_a_move_under_way_is_noted(bench: Bench) -> None:
     begun = bench.outside.journal.begin(record.move.reversed(), record.snapshot, record)
     bench.outside.journal.keep(replace(begun, step=Step.FENCED))
     assert "a move to aggregate-a is under way (fenced)" in verified(bench).notes[0]
+
+
+def test_a_move_whose_last_note_failed_has_come_to_its_end(bench: Bench) -> None:
+    bench.world.commit("b", 20)
+    bench.world.now_ms += 1_000
+    with unnoted(bench, Step.DONE):
+        assert bench.move("b", "a", drain_ms=1_000).ending is Ending.INTERRUPTED
+    found = verified(bench, Consumers.FAILOVER)
+    assert (found.moves[0].move.target, found.notes) == (ON_A, ())
+
+
+def test_one_that_was_not_settled_has_not(bench: Bench) -> None:
+    bench.world.commit("b", 20)
+    bench.client.failing["set_primary settled"] = StoreUnavailableError("store: away")
+    assert bench.move("b", "a", drain_ms=1_000).ending is Ending.INTERRUPTED
+    found = verified(bench, Consumers.FAILOVER)
+    assert found.moves[0].move.target == ON_B
+    assert "a move to aggregate-a is under way (written)" in found.notes[0]
 
 
 def published(offset: int, topic_id: str = "aggregate-a-1") -> GroupCommit:

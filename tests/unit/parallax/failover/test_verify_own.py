@@ -18,7 +18,7 @@ from parallax.failover.timekeeper import Timekeeper
 from parallax.failover.verify.verdict import Consumers, GroupVerdict, Verdict
 from parallax.failover.verify.verifier import Verifier
 from parallax.ports.clusters import ClusterWriter
-from tests.memory.groups import MemoryOperationJournal
+from tests.memory.groups import MemoryOperationJournal, MemoryPrimaryStore
 from tests.worlds.offset_world import GROUP, NOW_MS, TOPIC
 from tests.worlds.own_world import ITEM, OwnWorld
 
@@ -47,7 +47,9 @@ class Moved(OwnWorld):
         super().__init__(seed, graph, told=True)
         writers = {name: cast("ClusterWriter", cluster) for name, cluster in self.clusters.items()}
         clusters = AggregateClusters(writers)
-        self.verifier = Verifier(clusters, self.groups, self.journal, time, self.index, self.config)
+        self.verifier = Verifier(
+            clusters, self.groups, self.journal, time, self.index, self.config, MemoryPrimaryStore()
+        )
 
     def move(self) -> None:
         """The group moves, and that is kept."""
