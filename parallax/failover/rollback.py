@@ -131,11 +131,10 @@ def _obstacles(
             "`parallax failback` gives that back"
         )
         return
-    number = 0 if assignment is None else assignment.decision.fencing_number
-    going_back = assignment is not None and assignment.decision.reason.startswith(reason_of(record))
-    if record.step is Step.DONE and number != record.fencing_number and not going_back:
+    if not _is_own(record, assignment):
+        number = 0 if assignment is None else assignment.decision.fencing_number
         yield (
-            f"group {group} has fencing number {number}, its last move left {record.fencing_number}: somebody has "
+            f"group {group} has fencing number {number}, its last move left {max(_numbers(record))}: somebody has "
             "decided about it since; move it with `parallax failover`"
         )
     for cluster in (move.origin, move.target):
@@ -150,6 +149,26 @@ def _obstacles(
     members = outside.clusters.members(group, move.target)
     if members:
         yield f"group {group} has {members} member(s) in {move.target}: stop them first"
+
+
+def _is_own(record: MoveRecord, assignment: Assignment | None) -> bool:
+    """Whether what holds for the group is of this move, or of its rollback, or from before them."""
+    number = 0 if assignment is None else assignment.decision.fencing_number
+    known = {record.fencing_number} if record.step is Step.DONE else _numbers(record)
+    if number in known or assignment is None:
+        return number in known
+    decision, move = assignment.decision, record.move
+    if decision.reason.startswith(reason_of(record)):
+        return True
+    under_way = (decision.moving_from, decision.cluster) == (move.origin, move.target)
+    return record.step is not Step.DONE and (
+        under_way or decision.reason.startswith(f"failover {record.operation_id}")
+    )
+
+
+def _numbers(record: MoveRecord) -> set[int]:
+    """By which an unfinished move may know the group: before its fence that of the snapshot holds."""
+    return {record.fencing_number, record.snapshot.fencing_number}
 
 
 def roll_back(outside: Outside, plan: RollbackPlan) -> MoveRecord:

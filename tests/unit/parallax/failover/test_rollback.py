@@ -25,7 +25,7 @@ from parallax.failover.journal import Step
 from parallax.failover.plan import Ending
 from parallax.failover.rollback import plan_rollback, roll_back
 from parallax.failover.selection import way_back
-from tests.worlds.failover_bench import P0, Bench, a_move
+from tests.worlds.failover_bench import P0, Bench, a_move, unnoted
 from tests.worlds.offset_world import GROUP, TOPIC
 
 ON_A, ON_B = ClusterName("aggregate-a"), ClusterName("aggregate-b")
@@ -85,6 +85,71 @@ class TestRollbackOfAGroupThatHasGoneOnAtTheOrigin:
         assert ON_A not in plan.restore
         assert roll_back(bench.outside, plan).step is Step.ROLLED_BACK
         assert bench.commit("a") == stands_at
+
+
+class TestDecidedSince:
+    """A move that was interrupted is not undone once somebody has decided otherwise: the group may have consumed since."""
+
+    @pytest.fixture
+    def bench(self, bench: Bench) -> Bench:
+        bench.writer("b").commits[GROUP] = {P0: GroupCommit(TargetOffset(2), -1, "before")}
+        return bench
+
+    def _decided(self, bench: Bench) -> None:
+        bench.client.failing.clear()
+        bench.decide(Change(GROUP, RegionName("b")))
+        bench.world.commit("b", 18)
+        bench.world.now_ms += 10_000
+
+    def _refused(self, bench: Bench) -> None:
+        plan = plan_rollback(bench.outside, GROUP)
+        assert any("somebody has decided about it since" in text for text in plan.obstacles)
+        with pytest.raises(RefusedError):
+            roll_back(bench.outside, plan)
+        assert bench.commit("b") == 18
+        assert bench.assignment().consumed_cluster == ON_B
+
+    def test_before_its_fence(self, bench: Bench) -> None:
+        bench.client.failing["set_primary moving"] = StoreUnavailableError("store: away")
+        assert bench.move("a", "b", drain_ms=1_000).ending is Ending.INTERRUPTED
+        self._decided(bench)
+        self._refused(bench)
+
+    def test_before_it_had_written(self, bench: Bench) -> None:
+        bench.while_waiting = lambda _turn: bench.outside.time.stop.set()
+        bench.writer("a").members[GROUP] = 1
+        assert bench.move("a", "b", drain_ms=1_000).ending is Ending.INTERRUPTED
+        bench.outside.time.stop.clear()
+        bench.writer("a").members.clear()
+        self._decided(bench)
+        self._refused(bench)
+
+    def test_after_it_had_written(self, bench: Bench) -> None:
+        bench.client.failing["set_primary settled"] = StoreUnavailableError("store: away")
+        assert bench.move("a", "b", drain_ms=1_000).ending is Ending.INTERRUPTED
+        self._decided(bench)
+        self._refused(bench)
+
+    @pytest.mark.parametrize("step", [Step.FENCED, Step.WRITTEN, Step.DONE])
+    def test_what_the_move_decided_itself_is_undone_though_it_was_not_noted(
+        self, bench: Bench, step: Step
+    ) -> None:
+        with unnoted(bench, step):
+            assert bench.move("a", "b", drain_ms=1_000).ending is Ending.INTERRUPTED
+        assert roll_back(bench.outside, plan_rollback(bench.outside, GROUP)).step is Step.ROLLED_BACK
+        assert bench.assignment().consumed_cluster == ON_A
+        assert bench.writer("b").commits[GROUP][P0].metadata == "before"
+
+    @pytest.mark.parametrize("step", [Step.BEGUN, Step.FENCED])
+    def test_so_is_what_a_rollback_of_it_decided(self, bench: Bench, step: Step) -> None:
+        during = "set_primary moving" if step is Step.BEGUN else "set_primary settled"
+        bench.client.failing[during] = StoreUnavailableError("store: away")
+        assert bench.move("a", "b", drain_ms=1_000).ending is Ending.INTERRUPTED
+        bench.client.failing.clear()
+        with unnoted(bench, Step.ROLLED_BACK), pytest.raises(StoreUnavailableError):
+            roll_back(bench.outside, plan_rollback(bench.outside, GROUP))
+        assert roll_back(bench.outside, plan_rollback(bench.outside, GROUP)).step is Step.ROLLED_BACK
+        assert bench.assignment().consumed_cluster == ON_A
 
 
 class TestRollback:
