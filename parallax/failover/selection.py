@@ -74,7 +74,7 @@ def one_move(
     target = ClusterName(to_cluster or "") if region is None else aggregate_cluster(region)
     outside.clusters.writer(target)
     assignment = outside.services.assignment(group)
-    source = _origin(outside, group, target, origin, assignment)
+    source = _origin(outside, group, target, region, origin, assignment)
     outside.clusters.writer(source)
     if region is None:
         region = region_of(source) if assignment is None else assignment.decision.primary
@@ -82,7 +82,12 @@ def one_move(
 
 
 def _origin(
-    outside: Outside, group: GroupName, target: ClusterName, named: str | None, assignment: Assignment | None
+    outside: Outside,
+    group: GroupName,
+    target: ClusterName,
+    region: RegionName | None,
+    named: str | None,
+    assignment: Assignment | None,
 ) -> ClusterName:
     if named is not None:
         cluster = ClusterName(named) if is_aggregate(named) else aggregate_cluster(RegionName(named))
@@ -94,14 +99,30 @@ def _origin(
         cluster = assignment.decision.cluster or target
     else:
         others = [name for name in sorted(outside.clusters.writers) if name != target]
-        if len(others) != 1:
+        there = _is_there(assignment, target, region)
+        if len(others) != 1 and not (others and there):
             raise InvalidNameError(
                 f"--from: say where group {group} consumes; {', '.join(others) or 'no cluster'} is possible"
             )
-        cluster = others[0]
+        cluster = _left(outside, group, target, others) if there else others[0]
     if cluster == target:
         raise InvalidNameError(f"from and to are the same cluster, {target}: nothing has to be moved")
     return cluster
+
+
+def _is_there(assignment: Assignment | None, target: ClusterName, region: RegionName | None) -> bool:
+    """Whether nothing has to be moved; ``region``: as in `one_move`, None: the present primary."""
+    if assignment is None or assignment.consumed_cluster != target:
+        return False
+    return region in {None, assignment.decision.primary}
+
+
+def _left(
+    outside: Outside, group: GroupName, target: ClusterName, others: Sequence[ClusterName]
+) -> ClusterName:
+    """Which of the others the group has left when it was moved to the target last; any, if no move of it is kept."""
+    origins = (record.move.origin for record in outside.journal.each(group) if record.move.target == target)
+    return next((origin for origin in origins if origin in others), others[0])
 
 
 def region_moves(

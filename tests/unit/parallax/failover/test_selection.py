@@ -177,6 +177,31 @@ class TestWhichMove:
             assert one_move(bench.outside, GROUP, origin="aggregate-c", **options).origin == "aggregate-c"
             assert one_move(bench.outside, MAPS, origin=None, **options).origin == "aggregate-c"
 
+    def test_given_again_in_three_regions_the_group_is_there_already(self) -> None:
+        with failover_bench(("a", "b", "c")) as bench:
+            for target in "abc":
+                for source in "abc":
+                    bench.world.copy(source, target, 10)
+            bench.world.watermarks()
+            bench.world.commit("c", 15)
+            bench.decide(Change(GROUP, RegionName("c")))
+            options: dict[str, Any] = {"to_cluster": None, "origin": None, "kind": MoveKind.PLANNED}
+            for ending in (Ending.MOVED, Ending.ALREADY_THERE):
+                move = one_move(bench.outside, GROUP, to_region="b", **options)
+                assert move == a_move("c", "b")
+                bench.world.now_ms += 1_000
+                assert bench.mover(drain_ms=1_000).move(move).ending is ending
+            bench.decide(Change(MAPS, RegionName("c")))
+            never_moved = one_move(bench.outside, MAPS, to_region="c", **options)
+            assert bench.mover().move(never_moved).ending is Ending.ALREADY_THERE
+
+    def test_where_another_region_is_to_be_primary_the_origin_must_be_named(self) -> None:
+        with failover_bench(("a", "b", "c")) as bench:
+            bench.decide(Change(GROUP, RegionName("a"), cluster=ON_B))
+            options: dict[str, Any] = {"to_cluster": None, "origin": None, "kind": MoveKind.PLANNED}
+            with pytest.raises(InvalidNameError, match="--from: say where"):
+                one_move(bench.outside, GROUP, to_region="b", **options)
+
     @pytest.mark.parametrize(
         ("words", "error"),
         [
