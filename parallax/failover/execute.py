@@ -10,7 +10,7 @@ from parallax.domain.audit import AuditStage
 from parallax.domain.ids import GroupName, TopicName
 from parallax.errors import FencedError, ParallaxError, UnavailableError, UnreadableRowError
 from parallax.failover.facts import Move
-from parallax.failover.journal import MoveRecord, Snapshot, Step, own_reason
+from parallax.failover.journal import MoveRecord, Snapshot, Step, home_of, own_reason
 from parallax.failover.outside import Outside
 from parallax.failover.plan import (
     Ending,
@@ -229,13 +229,9 @@ class Mover:
         begun, unfinished = _interrupted(move, newest), _unfinished(plan, newest)
         if begun is None:
             self._note_done(plan, newest)
-            snapshot = self._outside.snapshot(move, facts.assignment)
-            if unfinished is not None:
-                progress = replaced_progress(self._outside, unfinished)
-                snapshot = replace(snapshot, progress={**snapshot.progress, **progress})
             record = journal.begin(
                 move,
-                snapshot,
+                self._snapshot(plan, newest, unfinished),
                 newest,
                 facts.assigned,
                 actor=self._outside.operator.name,
@@ -255,6 +251,15 @@ class Mover:
                 )
             )
         return Moving(self._outside, self._limits, record, plan, after_unfinished=unfinished is not None)
+
+    def _snapshot(self, plan: MovePlan, newest: MoveRecord | None, unfinished: MoveRecord | None) -> Snapshot:
+        """The group before it was moved: one that is under way to another place was somewhere else before that."""
+        assignment = plan.facts.assignment
+        snapshot = self._outside.snapshot(plan.move, assignment)
+        progress = {} if unfinished is None else replaced_progress(self._outside, unfinished)
+        return replace(
+            snapshot, progress={**snapshot.progress, **progress}, primary=home_of(assignment, newest)
+        )
 
     def _note_done(self, plan: MovePlan, newest: MoveRecord | None) -> None:
         """The last note of the move before, if that is missing: what holds shows no more that it has arrived, once this one begins."""

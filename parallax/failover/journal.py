@@ -13,7 +13,15 @@ from typing import Any, TypeVar
 from parallax.adapters.cassandra.groups import progress_from_text, progress_to_text
 from parallax.domain.commits import Commits, GroupCommit
 from parallax.domain.formats import read_text, stored_text
-from parallax.domain.ids import ClusterName, GroupName, RegionName, TargetOffset, TopicName, TopicPartition
+from parallax.domain.ids import (
+    ClusterName,
+    GroupName,
+    RegionName,
+    TargetOffset,
+    TopicName,
+    TopicPartition,
+    region_of,
+)
 from parallax.domain.metadata import decode, encode, is_ours
 from parallax.domain.primary import Assignment
 from parallax.domain.progress import Progress
@@ -161,6 +169,23 @@ class MoveRecord:
             f"; {written}the group is fenced and consumes nowhere (fencing number {self.fencing_number}): run the "
             "command again, or `parallax failover rollback`"
         )
+
+
+def home_of(assignment: Assignment | None, newest: MoveRecord | None) -> RegionName | None:
+    """The region that is primary, or was before the move that is under way; None: none is recorded.
+
+    Args:
+        assignment: what holds for the group.
+        newest: its newest operation.
+    """
+    if assignment is None:
+        return None
+    left = assignment.decision.moving_from
+    if left is None:
+        return assignment.decision.primary
+    under_way = newest is not None and not newest.ended and newest.move.origin == left
+    primary = newest.snapshot.primary if newest is not None and under_way else None
+    return region_of(left) if primary is None else primary
 
 
 class MoveJournal:

@@ -31,7 +31,7 @@ from parallax.errors import (
     UnreadableRowError,
 )
 from parallax.failover.facts import Move, MoveKind
-from parallax.failover.journal import MoveRecord, Step
+from parallax.failover.journal import MoveRecord, Step, home_of
 from parallax.failover.outside import Outside
 from parallax.ports.groups import StoredGroup
 
@@ -77,8 +77,13 @@ def one_move(
     source = _origin(outside, group, target, region, origin, assignment)
     outside.clusters.writer(source)
     if region is None:
-        region = region_of(source) if assignment is None else assignment.decision.primary
+        region = _home(outside, group, assignment) or region_of(source)
     return Move(group, source, target, region, kind)
+
+
+def _home(outside: Outside, group: GroupName, assignment: Assignment | None) -> RegionName | None:
+    moving = assignment is not None and assignment.decision.stage is Stage.MOVING
+    return home_of(assignment, outside.journal.newest(group) if moving else None)
 
 
 def _origin(

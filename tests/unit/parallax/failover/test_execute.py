@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -19,8 +20,9 @@ from parallax.errors import (
     StoreUnavailableError,
 )
 from parallax.failover.facts import MoveKind
-from parallax.failover.journal import Step
+from parallax.failover.journal import Step, home_of
 from parallax.failover.plan import Ending, make_plan
+from parallax.failover.selection import one_move, way_back
 from parallax.ports.groups import PrimaryLog, Reach
 from tests.memory.groups import MemoryPrimaryStore
 from tests.support import poll_until
@@ -402,3 +404,51 @@ class TestInterruption:
 
         assert bench.move("a", "b").ending is Ending.ALREADY_THERE
         assert bench.outside.journal.records(GROUP)[0].step is Step.DONE
+
+
+class TestElsewhereInTheMiddle:
+    """A move that was interrupted goes to another place: the group's home is where it was before both."""
+
+    @pytest.fixture
+    def interrupted(self) -> Iterator[Bench]:
+        """The group of region a is fenced on its way to b."""
+        with failover_bench(("a", "b", "c")) as bench:
+            for target in "abc":
+                for source in "abc":
+                    bench.world.copy(source, target, 10)
+            bench.world.watermarks()
+            bench.world.commit("a", 15)
+            bench.decide(Change(GROUP, RegionName("a")))
+            bench.writer("a").members[GROUP] = 1
+            bench.while_waiting = lambda _turn: bench.outside.time.stop.set()
+            assert bench.move("a", "b", drain_ms=1_000).ending is Ending.INTERRUPTED
+            bench.outside.time.stop.clear()
+            bench.while_waiting = lambda _turn: None
+            bench.writer("a").members.clear()
+            yield bench
+
+    def test_its_way_back_leads_home(self, interrupted: Bench) -> None:
+        assert interrupted.move("a", "c", MoveKind.DISASTER).ending is Ending.MOVED
+        assert way_back(interrupted.outside, GROUP, MoveKind.PLANNED) == a_move("c", "a")
+
+    def test_abandoned_it_is_at_home_again(self, interrupted: Bench) -> None:
+        def join(_turn: int) -> None:
+            interrupted.writer("c").members[GROUP] = 1
+
+        interrupted.while_waiting = join
+        result = interrupted.move("a", "c", MoveKind.DISASTER, handover_ms=1_000)
+        assert result.ending is Ending.ABANDONED, result.problem
+        decision = interrupted.assignment().decision
+        assert (decision.primary, decision.cluster) == ("a", ON_A)
+
+    def test_where_a_cluster_alone_is_given_up_home_stays_primary(self, interrupted: Bench) -> None:
+        words = {"to_region": None, "to_cluster": "aggregate-c", "origin": None}
+        found = one_move(interrupted.outside, GROUP, **words, kind=MoveKind.DISASTER)
+        assert found == replace(a_move("a", "c", MoveKind.DISASTER), region=RegionName("a"))
+
+    def test_home_may_be_another_region_than_the_clusters(self, interrupted: Bench) -> None:
+        record = interrupted.outside.journal.records(GROUP)[0]
+        at_c = replace(record, snapshot=replace(record.snapshot, primary=RegionName("c")))
+        assert home_of(interrupted.assignment(), at_c) == "c"
+        assert home_of(interrupted.assignment(), replace(at_c, step=Step.ABANDONED)) == "a"
+        assert home_of(interrupted.assignment(), None) == "a"
