@@ -84,21 +84,15 @@ class AggregateClusters:
 
     def commits_each(
         self, groups: Collection[GroupName], cluster: ClusterName
-    ) -> dict[GroupName, Commits] | None:
+    ) -> dict[GroupName, Commits | ConfigError] | None:
         """The commits of each group there, those of one coordinator in one request; None if the cluster does not answer.
 
-        Raises:
-            ConfigError: this client may not see one of them.
+        In the place of a group that this client may not see stands why.
         """
         found = self._ask(cluster, lambda writer: writer.committed_each(groups))
         if found is None:
             return None
-        commits: dict[GroupName, Commits] = {}
-        for group, item in found.items():
-            if isinstance(item, ConfigError):
-                raise item
-            commits[group] = dict(item)
-        return commits
+        return {group: item if isinstance(item, ConfigError) else dict(item) for group, item in found.items()}
 
     def unsettled(self, group: GroupName, cluster: ClusterName) -> frozenset[TopicPartition] | None:
         """Partitions on which an open transaction of the group may commit; None if the cluster does not answer."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from parallax.client.answer import ResumeAnswer
@@ -12,7 +13,7 @@ from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartitio
 from parallax.domain.primary import Assignment
 from parallax.domain.progress import Progress
 from parallax.domain.rights import Principal
-from parallax.errors import InvariantError, ParallaxError
+from parallax.errors import ConfigError, InvariantError, ParallaxError
 from parallax.failover.clusters import AggregateClusters
 from parallax.failover.facts import Move, MoveFacts, MoveKind
 from parallax.failover.journal import MoveJournal, Snapshot, without_skips
@@ -20,6 +21,15 @@ from parallax.failover.services import OffsetServices, Positions
 from parallax.failover.timekeeper import Timekeeper
 from parallax.ports.audit import Auditor
 from parallax.ports.groups import GroupStore
+
+
+@contextmanager
+def _noting(refused: list[str]) -> Iterator[None]:
+    """Goes on where a cluster does not let this client see the group; why is added to ``refused``."""
+    try:
+        yield
+    except ConfigError as error:
+        refused.append(f"[{error.code}] {error}")
 
 
 @dataclass
@@ -66,7 +76,10 @@ class Outside:
         """
         partitions, now_ms = known, self.time.now_ms()
         assignment, problem = decided, ""
-        assigned = self.clusters.assigned(move.group, move.origin).union(topics)
+        refused: list[str] = []
+        with _noting(refused):
+            topics = self.clusters.assigned(move.group, move.origin).union(topics)
+        assigned = frozenset(topics)
         answered = {item.topic_partition.topic for item in known}
         try:
             if not known or not assigned <= answered:
@@ -78,16 +91,20 @@ class Outside:
             assignment = assignment or self.services.assignment(move.group)
         except InvariantError as error:
             problem = f"[{error.code}] {error}"
+        members: int | None = 0
+        at_target: int | None = 0
+        with _noting(refused):
+            planned = move.kind is MoveKind.PLANNED
+            members = self.clusters.members(move.group, move.origin) if planned else None
+            at_target = self.clusters.members(move.group, move.target)
         return MoveFacts(
             move=move,
             partitions=partitions,
             assignment=assignment,
-            members=None
-            if move.kind is MoveKind.DISASTER
-            else self.clusters.members(move.group, move.origin),
-            members_at_target=self.clusters.members(move.group, move.target),
+            members=members,
+            members_at_target=at_target,
             assigned=assigned,
-            problem=problem,
+            problem="; ".join(dict.fromkeys([problem, *refused] if problem else refused)),
             now_ms=now_ms,
         )
 

@@ -25,6 +25,7 @@ from parallax.domain.ownership import own_commits, standing_offers
 from parallax.domain.primary import Assignment, Mode, Stage
 from parallax.errors import (
     ClusterUnavailableError,
+    ConfigError,
     InvalidNameError,
     NotFoundError,
     RefusedError,
@@ -284,7 +285,10 @@ def _consuming(
     cluster: ClusterName,
     topic_ids: Mapping[TopicName, TopicId],
 ) -> set[GroupName]:
-    """Which of the groups have a commit there that was not put there for them, or may have, where that can't be read."""
+    """Which of the groups have a commit there that was not put there for them, or may have, where that can't be read.
+
+    One that this client may not see there is among them: its own move says so.
+    """
     parts = {
         groups[start]: groups[start : start + _ASKED_TOGETHER]
         for start in range(0, len(groups), _ASKED_TOGETHER)
@@ -307,17 +311,19 @@ def _consuming(
 def _consumes(
     stored: StoredGroup,
     cluster: ClusterName,
-    commits: Commits | None,
+    commits: Commits | ConfigError | None,
     topic_ids: Mapping[TopicName, TopicId],
 ) -> bool:
-    """Whether a group has a commit there that was not put there for it; true where that can't be read.
+    """Whether a group has a commit there that was not put there for it; true where that can't be read, or seen.
 
     Args:
         stored: what is remembered of the group.
         cluster: which cluster.
-        commits: the group's there; None: it does not answer.
+        commits: the group's there, or why they can't be seen; None: it does not answer.
         topic_ids: the topics there.
     """
+    if isinstance(commits, ConfigError):
+        return True
     published = {
         name: {item.topic_partition: item for item in apart(offers)[0]}
         for name, offers in stored.published.items()

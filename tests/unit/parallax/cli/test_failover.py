@@ -431,6 +431,23 @@ def test_a_group_whose_decisions_cant_be_read_holds_up_no_other(
     }
 
 
+def test_a_group_that_may_not_be_seen_holds_up_no_other(run: Run, bench: Bench) -> None:
+    for region in "ab":
+        bench.writer(region).refused[FRAUD] = "group fraud: not allowed to see it"
+    plans = json.loads(run("failover", "--region", "a", "--to", "b", "--json").stdout)
+    assert {plan["group"]: plan["refusals"] for plan in plans} == {
+        BILLING: [],
+        FRAUD: ["[CONFIG] group fraud: not allowed to see it"],
+        MAPS: [],
+    }
+    results = json.loads(run("failover", "--region", "a", "--to", "b", "--execute", "--json").stdout)
+    assert {item["group"]: item["ending"] for item in results} == {
+        BILLING: "moved",
+        FRAUD: "refused",
+        MAPS: "moved",
+    }
+
+
 def test_one_group_that_stays_does_not_hold_up_the_others(run: Run, bench: Bench) -> None:
     bench.writer("a").members[FRAUD] = 1
 

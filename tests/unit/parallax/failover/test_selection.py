@@ -95,6 +95,13 @@ class TestWhichGroups:
 
         assert groups_on(bench.outside, ON_A, everything, to=ON_B) == [FRAUD]
 
+    def test_one_that_may_not_be_seen_is_among_them(self, bench: Bench) -> None:
+        bench.writer("a").refused[FRAUD] = "group fraud: not allowed to see it"
+        moves = region_moves(bench.outside, "a", "b", everything, MoveKind.PLANNED)
+        assert list(moves) == [BILLING, FRAUD, MAPS]
+        told = bench.mover().move(moves[FRAUD])
+        assert (told.ending, "not allowed to see it" in told.problem) == (Ending.REFUSED, True)
+
     def test_groups_are_asked_about_side_by_side(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         stored = bench.world.groups.stored
         together = threading.Barrier(3)
