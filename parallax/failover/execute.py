@@ -10,7 +10,7 @@ from parallax.domain.audit import AuditStage
 from parallax.domain.ids import GroupName, TopicName
 from parallax.errors import FencedError, ParallaxError, UnavailableError, UnreadableRowError
 from parallax.failover.facts import Move
-from parallax.failover.journal import MoveRecord, Snapshot, Step, home_of, own_reason
+from parallax.failover.journal import MoveRecord, Snapshot, Step, home_of, own_reason, reason_of
 from parallax.failover.outside import Outside
 from parallax.failover.plan import (
     Ending,
@@ -179,7 +179,7 @@ class Mover:
             actor=self._outside.operator.name,
             operation_id=self._operation_id,
         )
-        reason = own_reason(f"failover {record.operation_id}")
+        reason = own_reason(reason_of(record.operation_id))
         try:
             number = self._outside.services.publish_from(plan.move, reason, plan.fencing_number)
         except FencedError as error:
@@ -301,7 +301,7 @@ class Mover:
         move, number = plan.move, plan.fencing_number
         if newest is not None and newest.fencing_number > number:
             return Result(move, Ending.REFUSED, plan, problem=outdated(move, number, newest.fencing_number))
-        if newest is not None and not newest.ended and newest.written and newest.move.target == move.target:
+        if newest is not None and not newest.ended and _led_here(plan, newest):
             self._outside.journal.keep(replace(newest, step=Step.DONE, fencing_number=number, problem=""))
         return Result(move, Ending.ALREADY_THERE, plan, number)
 
@@ -312,6 +312,12 @@ def _interrupted(move: Move, newest: MoveRecord | None) -> MoveRecord | None:
         return None
     same = (newest.move.origin, newest.move.target) == (move.origin, move.target)
     return newest if same else None
+
+
+def _led_here(plan: MovePlan, record: MoveRecord) -> bool:
+    """Whether an unfinished move is what brought the group to where it has arrived: no offsets are written if only who publishes moves."""
+    same = record.move.target == plan.move.target
+    return same and bool(record.written or (plan.publisher_only and record.move.origin == plan.move.origin))
 
 
 def _unfinished(plan: MovePlan, newest: MoveRecord | None) -> MoveRecord | None:

@@ -23,7 +23,7 @@ from parallax.domain.ids import (
     region_of,
 )
 from parallax.domain.metadata import decode, encode, is_ours
-from parallax.domain.primary import Assignment
+from parallax.domain.primary import Assignment, Mode
 from parallax.domain.progress import Progress
 from parallax.errors import LimitError, MetadataError
 from parallax.failover.facts import Move, MoveKind
@@ -66,6 +66,11 @@ class Mark:
 
     next_offset: TargetOffset
     digest: str
+
+
+def reason_of(operation_id: str) -> str:
+    """How the reasons of a move's decisions begin, by which they are known again."""
+    return f"failover {operation_id}"
 
 
 def own_reason(words: str) -> str:
@@ -150,8 +155,14 @@ class MoveRecord:
 
     def done(self, assignment: Assignment | None) -> bool:
         """Whether the target is primary, as the record says or, where its last note is missing, what holds for the group."""
-        if self.ended or not self.written or assignment is None:
+        if self.ended or assignment is None:
             return self.step is Step.DONE
+        if (
+            assignment.decision.mode is Mode.ACTIVE_ACTIVE
+        ):  # no offsets are written: the decision says whose it is
+            return assignment.decision.reason.startswith(reason_of(self.operation_id))
+        if not self.written:
+            return False
         settled = (assignment.consumed_cluster, assignment.decision.primary)
         return settled == (self.move.target, self.move.region)
 

@@ -15,7 +15,7 @@ from parallax.errors import (
     RefusedError,
 )
 from parallax.failover.facts import Move, MoveKind
-from parallax.failover.journal import MoveRecord, Step, mark_of, own_reason
+from parallax.failover.journal import MoveRecord, Step, mark_of, own_reason, reason_of
 from parallax.failover.outside import Outside
 from parallax.failover.put_back import CommitsNow, has_gone_back, is_resume_offset, report_left
 
@@ -158,11 +158,11 @@ def _is_own(record: MoveRecord, assignment: Assignment | None) -> bool:
     if number in known or assignment is None:
         return number in known
     decision, move = assignment.decision, record.move
-    if decision.reason.startswith(reason_of(record)):
+    if decision.reason.startswith(_reason_of(record)):
         return True
     under_way = (decision.moving_from, decision.cluster) == (move.origin, move.target)
     return record.step is not Step.DONE and (
-        under_way or decision.reason.startswith(f"failover {record.operation_id}")
+        under_way or decision.reason.startswith(reason_of(record.operation_id))
     )
 
 
@@ -199,7 +199,7 @@ def roll_back(outside: Outside, plan: RollbackPlan) -> MoveRecord:
 def _put_back(outside: Outside, plan: RollbackPlan) -> MoveRecord:
     record, move = plan.record, plan.move
     back = move.reversed(record.snapshot.primary)
-    reason = own_reason(reason_of(record))
+    reason = own_reason(_reason_of(record))
     fence = plan.fencing_number
     if record.step is Step.DONE:
         fence = outside.services.fence(back, reason, fence).decision.fencing_number
@@ -252,7 +252,7 @@ def _topics(record: MoveRecord) -> list[TopicName]:
     return sorted({item.topic for item in (*record.written, *record.snapshot.progress)})
 
 
-def reason_of(record: MoveRecord) -> str:
+def _reason_of(record: MoveRecord) -> str:
     """How the reason of a rollback's decisions begins, by which an interrupted one is known again."""
     return f"rollback {record.operation_id}"
 

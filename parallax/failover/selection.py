@@ -97,7 +97,7 @@ def _origin(
 ) -> ClusterName:
     if named is not None:
         cluster = ClusterName(named) if is_aggregate(named) else aggregate_cluster(RegionName(named))
-    elif assignment is not None and assignment.decision.mode is Mode.ACTIVE_ACTIVE:
+    elif assignment is not None and _publishes_elsewhere(assignment, target):
         cluster = aggregate_cluster(assignment.decision.primary)
     elif assignment is not None and assignment.decision.stage is Stage.MOVING:
         cluster = assignment.decision.moving_from or target
@@ -118,9 +118,15 @@ def _origin(
 
 def _is_there(assignment: Assignment | None, target: ClusterName, region: RegionName | None) -> bool:
     """Whether nothing has to be moved; ``region``: as in `one_move`, None: the present primary."""
-    if assignment is None or assignment.consumed_cluster != target:
+    if assignment is None or region not in {None, assignment.decision.primary}:
         return False
-    return region in {None, assignment.decision.primary}
+    return assignment.decision.mode is Mode.ACTIVE_ACTIVE or assignment.consumed_cluster == target
+
+
+def _publishes_elsewhere(assignment: Assignment, target: ClusterName) -> bool:
+    """Whether it is an active/active group whose results another region than the target's publishes."""
+    decision = assignment.decision
+    return decision.mode is Mode.ACTIVE_ACTIVE and aggregate_cluster(decision.primary) != target
 
 
 def _left(
@@ -217,7 +223,7 @@ def _last_done(
     for record in outside.journal.each(group):
         if record.step is Step.ROLLED_BACK:
             return None
-        if record.step is Step.DONE or (not record.ended and record.written and record.done(assignment())):
+        if record.step is Step.DONE or (not record.ended and record.done(assignment())):
             return record
     return None
 

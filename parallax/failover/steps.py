@@ -30,7 +30,7 @@ from parallax.errors import (
     UnavailableError,
 )
 from parallax.failover.facts import MoveKind, origin_positions
-from parallax.failover.journal import MoveRecord, Snapshot, Step, mark_of, own_reason
+from parallax.failover.journal import MoveRecord, Snapshot, Step, mark_of, own_reason, reason_of
 from parallax.failover.outside import Outside
 from parallax.failover.plan import Ending, MoveLimits, MovePlan, Result, make_plan, redelivered_beyond
 from parallax.failover.put_back import put_back_progress
@@ -79,7 +79,7 @@ class Moving:
         self._plan = plan
         self._answers = plan.partitions
         self._after_unfinished = after_unfinished
-        self._reason = own_reason(f"failover {record.operation_id}")
+        self._reason = own_reason(reason_of(record.operation_id))
         self._kept_at_s = self._begun_at_s
 
     @property

@@ -15,8 +15,9 @@ from parallax.domain.ids import (
     TargetOffset,
 )
 from parallax.domain.metadata import decode
-from parallax.domain.primary import Change, Stage, decide
+from parallax.domain.primary import Change, Mode, Stage, decide
 from parallax.errors import (
+    NotFoundError,
     StoreUnavailableError,
 )
 from parallax.failover.facts import MoveKind
@@ -452,3 +453,37 @@ class TestElsewhereInTheMiddle:
         assert home_of(interrupted.assignment(), at_c) == "c"
         assert home_of(interrupted.assignment(), replace(at_c, step=Step.ABANDONED)) == "a"
         assert home_of(interrupted.assignment(), None) == "a"
+
+
+class TestPublisher:
+    """An active/active group whose change of publisher was decided, and whose answer did not arrive."""
+
+    @pytest.fixture
+    def unheard(self, bench: Bench) -> Bench:
+        bench.decide(Change(GROUP, RegionName("a"), mode=Mode.ACTIVE_ACTIVE))
+        decide_on = bench.client.set_primary
+
+        def lost(change: Change, *, actor: str = "") -> None:
+            decide_on(change, actor=actor)
+            raise StoreUnavailableError("store: timed out")
+
+        bench.client.set_primary = lost  # type: ignore[method-assign,assignment] # for this once
+        assert bench.move("a", "b").ending is Ending.INTERRUPTED
+        bench.client.set_primary = decide_on  # type: ignore[method-assign] # as before
+        assert bench.assignment().decision.primary == "b"
+        return bench
+
+    def test_the_same_command_again_notes_it(self, unheard: Bench) -> None:
+        words = {"to_region": "b", "to_cluster": None, "origin": None}
+        again = one_move(unheard.outside, GROUP, **words, kind=MoveKind.PLANNED)
+        assert again == a_move("a", "b")
+        assert unheard.mover().move(again).ending is Ending.ALREADY_THERE
+        assert unheard.outside.journal.records(GROUP)[0].step is Step.DONE
+
+    def test_it_has_a_way_back(self, unheard: Bench) -> None:
+        assert way_back(unheard.outside, GROUP, MoveKind.PLANNED) == a_move("b", "a")
+
+    def test_what_others_have_decided_is_no_move_of_this_command(self, unheard: Bench) -> None:
+        unheard.decide(Change(GROUP, RegionName("b"), renew=True, reason="by hand"))
+        with pytest.raises(NotFoundError):
+            way_back(unheard.outside, GROUP, MoveKind.PLANNED)
