@@ -8,7 +8,13 @@ import structlog
 
 from parallax.domain.audit import AuditStage
 from parallax.domain.ids import GroupName, TopicName
-from parallax.errors import FencedError, ParallaxError, UnavailableError, UnreadableRowError
+from parallax.errors import (
+    ClusterUnavailableError,
+    FencedError,
+    ParallaxError,
+    UnavailableError,
+    UnreadableRowError,
+)
 from parallax.failover.facts import Move
 from parallax.failover.journal import MoveRecord, Snapshot, Step, home_of, own_reason, reason_of
 from parallax.failover.outside import Outside
@@ -195,8 +201,17 @@ class Mover:
         """
         newest = self._outside.journal.newest(move.group)
         begun = _interrupted(move, newest)
-        topics = frozenset[TopicName]() if begun is None else begun.assigned
+        topics = frozenset[TopicName]() if begun is None else self._still_there(move, begun.assigned)
         return make_plan(self._outside.facts(move, topics=topics)), newest
+
+    def _still_there(self, move: Move, topics: frozenset[TopicName]) -> frozenset[TopicName]:
+        """Those of the topics that either cluster has; all of them unless both answer. What is gone has no place to go on at."""
+        try:
+            views = [self._outside.clusters.view(name) for name in (move.origin, move.target)]
+            known = {topic for view in views for topic in view.topics()} if topics else set()
+        except ClusterUnavailableError:
+            return topics
+        return topics & known
 
     def _plan_within_limits(self, move: Move, tell: Tell) -> tuple[MovePlan, MoveRecord | None]:
         """The plan once plain clients would read few enough records again; the group reads on until then.

@@ -423,6 +423,43 @@ class TestAssignedTopics:
         assert result.ending is Ending.MOVED, result.problem
         assert TopicPartition(self.QUIET, 0) in consumed.writer("b").commits[GROUP]
 
+    def _interrupted(self, consumed: Bench) -> None:
+        consumed.client.failing["set_primary moving"] = StoreUnavailableError("store: away")
+        assert consumed.move("a", "b", drain_ms=1_000).ending is Ending.INTERRUPTED
+        consumed.client.failing.clear()
+        consumed.writer("a").members.clear()
+        consumed.writer("a").assigned.clear()
+        consumed.world.now_ms += 10_000
+
+    def _delete(self, consumed: Bench, *regions: str) -> None:
+        for region in regions:
+            del consumed.writer(region).infos[self.QUIET]
+
+    def test_an_interrupted_move_leaves_out_those_that_are_gone_from_both_sides(
+        self, consumed: Bench
+    ) -> None:
+        self._interrupted(consumed)
+        self._delete(consumed, "a", "b")
+
+        result = consumed.move("a", "b", drain_ms=10_000)
+
+        assert result.ending is Ending.MOVED, result.problem
+        assert consumed.outside.journal.records(GROUP)[0].assigned == {TOPIC}
+        assert list(consumed.writer("b").commits[GROUP]) == [P0]
+
+    def test_but_none_that_one_side_still_has(self, consumed: Bench) -> None:
+        self._interrupted(consumed)
+        self._delete(consumed, "a")
+        plan = consumed.mover().plan(a_move("a", "b"))
+        assert self.QUIET in plan.facts.assigned
+
+    def test_and_none_while_a_side_does_not_answer(self, consumed: Bench) -> None:
+        self._interrupted(consumed)
+        self._delete(consumed, "a", "b")
+        consumed.writer("a").away = True
+        plan = consumed.mover().plan(a_move("a", "b", MoveKind.DISASTER))
+        assert self.QUIET in plan.facts.assigned
+
 
 class TestStopping:
     """Ctrl-C: the step under way is finished, the next one is not begun, and the same command goes on."""
