@@ -315,6 +315,12 @@ def _obstacles_of_record(facts: MoveFacts) -> Iterable[str]:
             )
     elif decision.cluster not in {move.origin, move.target}:
         yield f"group {move.group} consumes {decision.cluster}, not {move.origin}"
+    elif assignment.consumed_cluster == move.target and decision.primary != move.region:
+        # Its commits in the origin are from before: going by them would set it back.
+        yield (
+            f"group {move.group} consumes {move.target} already, with its home in region {decision.primary}: to make "
+            f"{move.region} its primary region, run parallax primary {move.group} --set {move.region}"
+        )
 
 
 def _waits(facts: MoveFacts) -> Iterable[str]:

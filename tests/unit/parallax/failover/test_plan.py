@@ -104,6 +104,10 @@ class TestPlan:
         ("changes", "says"),
         [
             ([Change(GROUP, RegionName("a"), cluster=ClusterName("aggregate-c"))], "consumes aggregate-c"),
+            (  # it went on there, and its commits in aggregate-a are from before
+                [Change(GROUP, RegionName("a"), cluster=ClusterName("aggregate-b"))],
+                "parallax primary billing --set b",
+            ),
             (
                 [
                     Change(GROUP, RegionName("a")),
