@@ -11,7 +11,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from parallax.adapters.cassandra.stores import CassandraStores
 from parallax.cli import completion
@@ -196,14 +195,14 @@ def _add(lines: Any, row: AuditRow, entry: AuditEntry, end: AuditEntry | None) -
     who = f"{entry.principal.name} ({entry.principal.proven_by.value})"
     lines.add_row(
         f"{datetime.fromtimestamp(row.at_ms / 1_000, UTC):%Y-%m-%d %H:%M:%S}Z",
-        escape(who),
+        who,
         entry.call,
-        escape(entry.group),
-        escape(_listed(entry.before)),
-        escape(_listed(after)),
-        escape(stage.value),
-        escape("; ".join(filter(None, (entry.reason, problem)))),
-        escape(" ".join(filter(None, (entry.region, entry.process)))),
+        entry.group,
+        _listed(entry.before),
+        _listed(after),
+        stage.value,
+        "; ".join(filter(None, (entry.reason, problem))),
+        " ".join(filter(None, (entry.region, entry.process))),
         style=_STYLES.get(stage),
     )
 

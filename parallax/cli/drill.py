@@ -13,7 +13,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from parallax.cli import completion
 from parallax.cli.options import ActorOption, ConfigOption, JsonOption, ReasonOption
@@ -135,7 +134,7 @@ def _run_all(
                 if as_json:
                     print_json(values_of(record), indent=2 if every_s is None else None)
                 else:
-                    console().print(escape(markdown([record])), highlight=False)
+                    console().print(markdown([record]), markup=False, highlight=False)
                 _write(directory, [record, *before])
             done += 1
             if every_s is None or done == times:

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
+from rich.text import Text
 
 from parallax.cli.output import known, outcome_word, table
 from parallax.client.answer import ResumeAnswer
@@ -136,7 +137,7 @@ def show_plans(plans: Iterable[MovePlan], out: Console, *, accept_gaps: bool) ->
             known(plan.redelivery_records),
             known(plan.freshness_ms),
             "there already" if plan.arrived else outcome_word(plan.outcome.value),
-            "" if plan.arrived else escape("; ".join(refusals)),
+            "" if plan.arrived else "; ".join(refusals),
         )
     out.print(groups)
 
@@ -149,11 +150,11 @@ def show_results(results: Sequence[Result], out: Console) -> None:
         again = "-" if result.plan is None or not good else known(result.plan.redelivery_records)
         groups.add_row(
             result.move.group,
-            f"[{'green' if good else 'red'}]{result.ending.value.replace('_', ' ')}[/]",
+            Text(result.ending.value.replace("_", " "), "green" if good else "red"),
             str(result.fencing_number or "-"),
             again,
             str(result.took_ms),
-            escape(result.problem),
+            result.problem,
         )
     out.print(groups)
 

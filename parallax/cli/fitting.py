@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.style import StyleType
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -31,7 +32,20 @@ class _Widths:
 
 
 class FittingTable(Table):
-    """A table of texts that draws itself as well as there is room: with lines, without, or a row's cells one below the other."""
+    """A table of texts that draws itself as well as there is room: with lines, without, or a row's cells one below the other.
+
+    Texts are drawn as they are, for a name may hold brackets too; what shall be coloured is a `rich.text.Text`.
+    """
+
+    def __init__(self, title: str | None = None) -> None:
+        super().__init__(title=None if title is None else Text(title, "table.title"))
+
+    def add_row(
+        self, *cells: RenderableType | None, style: StyleType | None = None, end_section: bool = False
+    ) -> None:
+        """One row; a text in it is no markup."""
+        drawn = (Text(cell) if isinstance(cell, str) else cell for cell in cells)
+        super().add_row(*drawn, style=style, end_section=end_section)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """What is drawn."""
@@ -58,7 +72,7 @@ class FittingTable(Table):
 
     def _without_lines(self, widths: list[_Widths], gap: int, left: int) -> Table:
         """As wide as cells need; what is left of the room goes to headings and sentences."""
-        drawn = Table(title=self.title, title_style="bold", box=None, pad_edge=False, padding=(0, gap, 0, 0))
+        drawn = Table(title=self._bold_title(), box=None, pad_edge=False, padding=(0, gap, 0, 0))
         for column, item in zip(self.columns, widths, strict=True):
             width = max(item.word, item.least)
             wanted = (item.cells if item.folds else item.heading) - width
@@ -70,8 +84,8 @@ class FittingTable(Table):
         return drawn
 
     def _below_each_other(self) -> RenderResult:
-        if self.title:
-            yield Text.from_markup(self.title, style="bold") if isinstance(self.title, str) else self.title
+        if title := self._bold_title():
+            yield title
         for number, (row, cells) in enumerate(zip(self.rows, self._cells_by_row(), strict=True)):
             if number:
                 yield Text("")
@@ -81,6 +95,9 @@ class FittingTable(Table):
             for column, cell in zip(self.columns, cells, strict=True):
                 block.add_row(column.header, cell, style=row.style)
             yield block
+
+    def _bold_title(self) -> Text | None:
+        return None if self.title is None else Text(str(self.title), "bold")
 
     def _cells_by_row(self) -> list[tuple[RenderableType, ...]]:
         return list(zip_longest(*(column.cells for column in self.columns), fillvalue=""))

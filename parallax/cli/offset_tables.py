@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from parallax.cli.output import known, number, outcome_word, table
 from parallax.client.answer import ResumeAnswer
@@ -25,11 +26,11 @@ _VIA = {
 }
 
 
-def outcome_text(outcome: int, notes: Iterable[int]) -> str:
+def outcome_text(outcome: int, notes: Iterable[int]) -> Text:
     """The outcome, coloured by its gravity, and the other notes, the gravest first."""
     others = [pb.Outcome.Name(note) for note in sorted(notes, reverse=True) if note != outcome]
     more = f" + {', '.join(others)}" if others else ""
-    return f"{outcome_word(outcome)}{more}"
+    return Text.assemble(outcome_word(outcome), more)
 
 
 def show_offsets(group: str, answers: Sequence[ResumeAnswer], out: Console) -> None:
@@ -55,7 +56,7 @@ def show_offsets(group: str, answers: Sequence[ResumeAnswer], out: Console) -> N
     out.print(partitions)
     gravest = max(answers, key=lambda item: item.outcome.value)
     if gravest.outcome is not Outcome.OK:
-        out.print(f"{gravest.topic_partition}: {gravest.explanation}", highlight=False)
+        out.print(f"{gravest.topic_partition}: {gravest.explanation}", markup=False, highlight=False)
 
 
 def show_routes(routes: Iterable[pb.RouteInfo], out: Console) -> None:
@@ -85,11 +86,13 @@ def tell(answer: pb.FailoverOffset, out: Console) -> None:
     """One partition's answer: what was consumed, where it lies in the other cluster, and why."""
     origin = getattr(answer, "from")
     out.print(
-        f"[bold]{escape(answer.group)}[/] on {escape(answer.topic)}-{answer.partition}: "
-        f"{origin.cluster} to {answer.to.cluster}: {outcome_text(answer.outcome, answer.notes)}",
-        highlight=False,
+        Text.assemble(
+            (answer.group, "bold"),
+            f" on {answer.topic}-{answer.partition}: {origin.cluster} to {answer.to.cluster}: ",
+            outcome_text(answer.outcome, answer.notes),
+        )
     )
-    out.print(escape(answer.explanation), highlight=False)
+    out.print(answer.explanation, markup=False, highlight=False)
     out.print()
     _print_sides(answer, origin, out)
     _print_bar(answer, out)

@@ -13,7 +13,7 @@ from typing import Any
 from google.protobuf.message import Message
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.text import Text
 
 from parallax.cli.fitting import FittingTable
 from parallax.errors import ConfigError, RefusedError
@@ -91,9 +91,9 @@ def confirm_by_name(name: str, lines: Sequence[str], *, yes: bool) -> None:
         raise RefusedError(f"that is not {name!r}: nothing was changed")
 
 
-def table(headings: str, *, title: str | None = None) -> Table:
+def table(headings: str, *, title: str | None = None) -> FittingTable:
     """A table under ``first | second | ...``: ``>`` before one of numbers, ``~`` before one of sentences, which may be folded."""
-    made = FittingTable(title=title)
+    made = FittingTable(title)
     for heading in headings.split(" | "):
         if heading.startswith(">"):
             made.add_column(heading[1:], justify="right")
@@ -114,16 +114,16 @@ def number(message: Message, field: str) -> str:
     return known(getattr(message, field) if message.HasField(field) else None)
 
 
-def outcome_word(outcome: int) -> str:
+def outcome_word(outcome: int) -> Text:
     """An outcome by its number, coloured by its gravity."""
     style = next((style for least, style in _STYLES if outcome >= least), "green")
-    return f"[{style}]{pb.Outcome.Name(outcome)}[/]"
+    return Text(pb.Outcome.Name(outcome), style)
 
 
 def progress_bar(*, shown: bool) -> Progress:
     """On standard error, so that standard output is the result alone."""
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from parallax.cli import completion
 from parallax.cli.connecting import connect
@@ -131,7 +132,8 @@ def _show(found: list[pb.Primary], out: Console, *, dry_run: bool) -> None:
         if item.HasField("decision"):
             decisions.add_row(item.group, *_cells(item.decision))
         for rival in item.rivals:
-            decisions.add_row(f"{item.group} [bold red]DUAL_ACTIVE[/]", *_cells(rival), style="red")
+            named = Text.assemble(item.group, " ", ("DUAL_ACTIVE", "bold red"))
+            decisions.add_row(named, *_cells(rival), style="red")
     out.print(decisions)
     for item in found:
         if item.problem:
@@ -192,7 +194,7 @@ def regions(
     out.print(f"answered by the service of region {answer.answered_in}")
 
 
-def _health(item: pb.ClusterDescription) -> str:
+def _health(item: pb.ClusterDescription) -> Text:
     if item.health == pb.AWAY:
-        return f"[red]away[/]: {item.problem}"
-    return "[green]up[/]" if item.health == pb.UP else "not asked"
+        return Text.assemble(("away", "red"), f": {item.problem}")
+    return Text("up", "green") if item.health == pb.UP else Text("not asked")

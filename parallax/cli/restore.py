@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from parallax.cli import completion
 from parallax.cli.options import ConfigOption, JsonOption
@@ -103,18 +102,21 @@ def show(region: str, items: Sequence[Coming], out: Console) -> None:
     left = [item for item in items if item.offsets != 0]
     if not left:
         out.print(
-            f"{escape(region)}: everything is at {aggregate_cluster(RegionName(region))}", highlight=False
+            f"{region}: everything is at {aggregate_cluster(RegionName(region))}",
+            markup=False,
+            highlight=False,
         )
         return
-    rows = table("route | topic | >partitions | >offsets left", title=f"not yet at {escape(region)}")
+    rows = table("route | topic | >partitions | >offsets left", title=f"not yet at {region}")
     for route, topic in dict.fromkeys((item.route, item.topic_partition.topic) for item in left):
         of_topic = [item for item in left if (item.route, item.topic_partition.topic) == (route, topic)]
         offsets = f"{offsets_left(of_topic)}{' + ?' if without_end(of_topic) else ''}"
-        rows.add_row(escape(str(route)), escape(topic), str(len(of_topic)), offsets)
+        rows.add_row(str(route), topic, str(len(of_topic)), offsets)
     out.print(rows)
     if unknown := without_end(left):
         out.print(
-            f"not known is what is left of {escape(names_of(unknown))}: no leader tells how much it holds; start its brokers",
+            f"not known is what is left of {names_of(unknown)}: no leader tells how much it holds; start its brokers",
+            markup=False,
             highlight=False,
         )
     out.print(

@@ -13,7 +13,6 @@ from typing import Annotated, Any
 
 import typer
 import yaml
-from rich.markup import escape
 
 from parallax.cli.choosing import EntryChoice, Row
 from parallax.cli.output import console, table
@@ -209,4 +208,4 @@ def _text(value: Any) -> str:
     """A cell; a dash where it is unknown, which is not 0."""
     if value is None or value == "":
         return "-"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else escape(str(value))
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

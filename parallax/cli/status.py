@@ -8,7 +8,7 @@ from enum import IntEnum
 
 import typer
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from parallax.cli.connecting import connect
 from parallax.cli.lists import sync_job_line
@@ -119,8 +119,7 @@ def show_findings(found: list[StatusLine], out: Console, *, as_json: bool) -> No
         return
     rows = table(" | ~what | ~how it is | ~what to do")
     for item in found:
-        word = f"[{_STYLES[item.health]}]{_WORDS[item.health]}[/]"
-        rows.add_row(word, escape(item.what), escape(item.says), escape(item.do))
+        rows.add_row(Text(_WORDS[item.health], _STYLES[item.health]), item.what, item.says, item.do)
     out.print(rows)
 
 

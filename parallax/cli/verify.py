@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from parallax.cli.options import ConfigOption, GroupArgument, JsonOption
 from parallax.cli.output import console, log_beside_result, table
@@ -129,21 +129,21 @@ def show_verdict(found: GroupVerdict, out: Console) -> None:
     way = " to ".join([found.moves[0].move.origin, *(record.move.target for record in found.moves)])
     sources = table(
         "partition | source | >examined | >once | >twice | >never | >lost | >unknown | >comes again",
-        title=f"{escape(found.group)}: {way}",
+        title=f"{found.group}: {way}",
     )
     for item in found.partitions:
         for source in item.sources:
-            sources.add_row(escape(str(item.topic_partition)), *_cells(source), style=_STYLES[source.verdict])
+            sources.add_row(str(item.topic_partition), *_cells(source), style=_STYLES[source.verdict])
     out.print(sources)
     for item in found.partitions:
         for source in item.sources:
             _tell_ranges(f"{item.topic_partition} of {source.source.region}", source, out)
         for text in (*item.unknown, *item.notes):
-            out.print(f"{escape(str(item.topic_partition))}: {escape(text)}")
+            out.print(f"{item.topic_partition}: {text}", markup=False)
     for text in found.notes:
-        out.print(escape(text))
+        out.print(text, markup=False)
     verdict = found.verdict
-    out.print(f"[{_STYLES[verdict]}]{found.group}: {_WORDS[verdict]}[/]")
+    out.print(Text(f"{found.group}: {_WORDS[verdict]}", _STYLES[verdict]))
 
 
 def _cells(source: SourceVerdict) -> list[str]:
@@ -171,13 +171,13 @@ def _cells(source: SourceVerdict) -> list[str]:
 
 def _tell_ranges(name: str, source: SourceVerdict, out: Console) -> None:
     for text in source.unknown:
-        out.print(f"{escape(name)}: {escape(text)}")
+        out.print(f"{name}: {text}", markup=False)
     if source.tally is None:
         return
     for kind in (ConsumptionKind.TWICE, ConsumptionKind.NEVER, ConsumptionKind.LOST, ConsumptionKind.UNKNOWN):
         ranges = source.tally.ranges.get(kind, ())
         if ranges:
-            out.print(f"{escape(name)}: {kind.value}: {_listed(ranges)}", markup=False)
+            out.print(f"{name}: {kind.value}: {_listed(ranges)}", markup=False)
 
 
 def _listed(ranges: Sequence[SourceRange]) -> str:

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
-from rich.markup import escape
 
 from parallax.cli.output import table
 
@@ -32,7 +31,7 @@ def drawn(width: int, headings: str, rows: list[tuple[str, ...]], title: str | N
     out = io.StringIO()
     made = table(headings, title=title)
     for row in rows:
-        made.add_row(*map(escape, row))
+        made.add_row(*row)
     Console(file=out, width=width, color_system=None).print(made)
     return [line.rstrip() for line in out.getvalue().splitlines()]
 
@@ -52,6 +51,14 @@ def test_nothing_is_cut_off(width: int) -> None:
     for text in ("billing: a to b", "EARLIEST_FALLBACK", "payments.transactions", "18,446,744"):
         assert any(text in line for line in lines), text
     assert "partition" in " ".join(lines)
+
+
+@pytest.mark.parametrize("width", [160, 24, 8])
+def test_texts_are_no_markup(width: int) -> None:
+    names = ["[prod] billing", "x[/]y", "[red]z", "a\\"]
+    flat = together(drawn(width, "~group", [(name,) for name in names], title="[b] of [/x]"))
+    for name in (*names, "[b] of [/x]"):
+        assert name.replace(" ", "") in flat
 
 
 def test_lines_go_first_then_columns() -> None:

@@ -9,13 +9,14 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import yaml
 from click.testing import Result
 from typer.testing import CliRunner
 
+from parallax.cli import lists, offsets, primary
 from parallax.cli import main as main_module
 from parallax.cli.main import app, exit_code_of
 from parallax.cli.rows import collected, seconds
@@ -33,6 +34,9 @@ from parallax.errors import (
 )
 from parallax.failover.drill import history
 from parallax.failover.journal import Step, note_of
+from parallax.v1 import offsets_pb2 as pb
+from parallax.v1 import overview_pb2 as overview
+from parallax.v1 import primaries_pb2 as primaries
 from tests.contract.test_service_overview import move, part, shard
 from tests.golden.stored_formats import DRILL
 from tests.worlds.offset_servers import Served, serving
@@ -195,6 +199,76 @@ def test_a_service_without_anything_says_what_to_run() -> None:
 )
 def test_ages_are_told_in_units_that_people_read(milliseconds: int | None, text: str | None) -> None:
     assert seconds(milliseconds) == text
+
+
+# --- names and sentences that others wrote ------------------------------------------------------------------------
+
+
+class _Fake:
+    """Stands for the client of an offset service: each call has its one answer."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.__dict__.update({call: lambda *_, __=answer, **___: __ for call, answer in answers.items()})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def told(monkeypatch: pytest.MonkeyPatch, *words: str, **answers: Any) -> str:
+    """What a command prints of these answers."""
+    for module in (lists, offsets, primary):
+        monkeypatch.setattr(module, "connect", lambda *_: _Fake(**answers))
+    done = CliRunner(env=PLACES).invoke(app, list(words))
+    assert done.exit_code == 0, repr(done.exception)
+    return done.output
+
+
+def of_group(name: str, reason: str = "") -> dict[str, Any]:
+    """Answers about a group."""
+    decision = primaries.PrimaryDecision(fencing_number=3, region="a", reason=reason)
+    answer = pb.FailoverOffset(group=name, topic="t", outcome=pb.OK, explanation=reason)
+    return {
+        "list_groups": overview.ListGroupsResponse(groups=[overview.GroupSummary(group=name)]),
+        "list_primaries": primaries.ListPrimariesResponse(
+            primaries=[primaries.Primary(group=name, decision=decision)]
+        ),
+        "get_group_failover_offsets": pb.GetGroupFailoverOffsetsResponse(offsets=[answer]),
+        "get_failover_offset": answer,
+    }
+
+
+OF_A_GROUP = {
+    "groups": ("groups",),
+    "primary": ("primary",),
+    "offsets": ("offsets", "{}", "--to", "b"),
+    "explain": ("explain", "{}", "t", "0", "--to", "b"),
+}
+
+
+@pytest.mark.parametrize("verb", OF_A_GROUP)
+@pytest.mark.parametrize("name", ["[prod] billing", "x[/]y"])
+def test_names_are_no_markup(monkeypatch: pytest.MonkeyPatch, verb: str, name: str) -> None:
+    words = [word.format(name) for word in OF_A_GROUP[verb]]
+    assert name in told(monkeypatch, *words, **of_group(name))
+
+
+@pytest.mark.parametrize("reason", ["[inc-42] broker gone", "see [/runbooks/x]"])
+def test_reasons_are_no_markup(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
+    assert reason in told(monkeypatch, "primary", **of_group("billing", reason))
+    assert reason in told(monkeypatch, "explain", "g", "t", "0", "--to", "b", **of_group("g", reason))
+
+
+def test_why_a_cluster_is_away_is_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
+    why = "[thrd:k:9092/bootstrap]: k:9092/bootstrap: Connect failed"
+    away = primaries.ClusterDescription(
+        cluster="aggregate-a", bootstrap_servers="k:9092", health=primaries.AWAY, problem=why
+    )
+    region = primaries.RegionDescription(region="a", aggregate=away)
+    answer = primaries.DescribeRegionsResponse(answered_in="b", regions=[region])
+    assert why in told(monkeypatch, "regions", describe_regions=answer)
 
 
 # --- status -----------------------------------------------------------------------------------------------------------

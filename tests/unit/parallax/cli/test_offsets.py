@@ -103,7 +103,7 @@ def test_a_heading_says_what_stands_below_it() -> None:
 def test_an_outcome_is_shown_with_the_other_notes() -> None:
     answer = pb.FailoverOffset(outcome=pb.TRIMMED, notes=[pb.TRIMMED, pb.PENDING])
 
-    assert outcome_text(answer.outcome, answer.notes) == "[bold red]TRIMMED[/] + PENDING"
+    assert outcome_text(answer.outcome, answer.notes).markup == "[bold red]TRIMMED[/bold red] + PENDING"
 
 
 def test_a_group_is_shown_by_partition_and_its_gravest_outcome_explained() -> None:
