@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from parallax.cli import completion
 from parallax.cli.options import ActorOption, ConfigOption, JsonOption, ReasonOption
@@ -149,7 +148,7 @@ def _run_once(
     """The drill, and those before it as far as the store tells."""
     with open_outside(config, target=plan.to, operator=operator) as outside:
         outside.time.stop = stop
-        with Console(stderr=True, quiet=as_json).status("drill") as status:
+        with console(stderr=True, quiet=as_json).status("drill") as status:
             record = run_drill(config, outside, plan, lambda words: status.update(f"drill: {words}"))
         try:
             records = _all(outside)

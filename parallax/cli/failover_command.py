@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console
 
 from parallax.cli.detaching import Detached
 from parallax.cli.failover_tables import (
@@ -214,7 +213,7 @@ class MoveCommand:
                 done = self._carry_out(outside, ordered) if self._execute else self._plan(outside, ordered)
         if self._form is not PlanFormat.JSON:
             for group, problem in self._left_out.items():
-                Console(stderr=self._form is PlanFormat.MARKDOWN).print(
+                console(stderr=self._form is PlanFormat.MARKDOWN).print(
                     f"group {group} was left out: {problem}", style="bold red", markup=False
                 )
         if self._left_out or not done:

@@ -48,9 +48,13 @@ def write_new(path: Path, text: str) -> None:
         raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
 
 
-def console() -> Console:
-    """Standard output; wide where it is no terminal, so that scripts and logs get whole rows."""
-    return Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+def console(*, stderr: bool = False, quiet: bool = False) -> Console:
+    """Standard output, wide where it is no terminal, so that scripts and logs get whole rows; or standard error.
+
+    Colons stay colons: a group may be called `orders:x:billing`.
+    """
+    wide = not stderr and not sys.stdout.isatty()
+    return Console(width=_PIPE_WIDTH if wide else None, stderr=stderr, quiet=quiet, emoji=False)
 
 
 def log_beside_result(*, json: bool) -> None:
@@ -83,7 +87,7 @@ def confirm_by_name(name: str, lines: Sequence[str], *, yes: bool) -> None:
     """
     if yes or not on_a_terminal():
         return
-    out = Console(stderr=True)
+    out = console(stderr=True)
     for line in lines:
         out.print(line, markup=False, highlight=False)
     out.print(f"type {name} to go on: ", end="", markup=False, highlight=False)
@@ -127,7 +131,7 @@ def progress_bar(*, shown: bool) -> Progress:
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        console=Console(stderr=True),
+        console=console(stderr=True),
         disable=not shown,
         transient=True,
     )

@@ -57,7 +57,7 @@ def restore(
         routes = restoring.routes(RegionName(region), None if origin is None else RegionName(origin))
         items = restoring.left(routes)
         if wait:
-            with Console(stderr=True, quiet=as_json).status(
+            with console(stderr=True, quiet=as_json).status(
                 f"{offsets_left(items)} offsets are left"
             ) as status:
                 try:

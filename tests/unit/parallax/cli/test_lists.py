@@ -249,13 +249,13 @@ OF_A_GROUP = {
 
 
 @pytest.mark.parametrize("verb", OF_A_GROUP)
-@pytest.mark.parametrize("name", ["[prod] billing", "x[/]y"])
+@pytest.mark.parametrize("name", ["[prod] billing", "x[/]y", "orders:a:billing", ":100:"])
 def test_names_are_no_markup(monkeypatch: pytest.MonkeyPatch, verb: str, name: str) -> None:
     words = [word.format(name) for word in OF_A_GROUP[verb]]
     assert name in told(monkeypatch, *words, **of_group(name))
 
 
-@pytest.mark.parametrize("reason", ["[inc-42] broker gone", "see [/runbooks/x]"])
+@pytest.mark.parametrize("reason", ["[inc-42] broker gone", "see [/runbooks/x]", "see runbook:x:y"])
 def test_reasons_are_no_markup(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
     assert reason in told(monkeypatch, "primary", **of_group("billing", reason))
     assert reason in told(monkeypatch, "explain", "g", "t", "0", "--to", "b", **of_group("g", reason))
