@@ -32,6 +32,7 @@ from parallax.failover.opening import lost_regions, open_outside, without
 from parallax.failover.outside import Outside
 from parallax.failover.plan import Ending, MoveLimits, MovePlan, Result, make_plan, redelivered_beyond
 from parallax.failover.selection import in_order, side_by_side
+from parallax.picture.text import visible
 from parallax.runtime.process import stopping
 from parallax.v1 import offsets_pb2 as pb
 from parallax.wiring import open_client
@@ -281,7 +282,7 @@ class MoveCommand:
 
             def one(group: GroupName) -> Result:
                 return mover.move(
-                    moves[group], lambda words: bar.update(task, description=f"{group}: {words}")
+                    moves[group], lambda words: bar.update(task, description=visible(f"{group}: {words}"))
                 )
 
             ahead = [group for group in groups if self._many and moves[group].kind is MoveKind.DISASTER]

@@ -10,6 +10,8 @@ from rich.style import StyleType
 from rich.table import Column, Table
 from rich.text import Text
 
+from parallax.picture.text import visible
+
 _FOLDED = 28
 """Letters that a line of a sentence has at least, where it shares a line with other cells."""
 _BORDER, _GAPS = 3, (2, 1)
@@ -34,17 +36,18 @@ class _Widths:
 class FittingTable(Table):
     """A table of texts that draws itself as well as there is room: with lines, without, or a row's cells one below the other.
 
-    Texts are drawn as they are, for a name may hold brackets too; what shall be coloured is a `rich.text.Text`.
+    Texts are drawn as they are, for a name may hold brackets too; what shall be coloured is a `rich.text.Text`. Letters of a
+    text that a terminal would obey are shown by their numbers.
     """
 
     def __init__(self, title: str | None = None) -> None:
-        super().__init__(title=None if title is None else Text(title, "table.title"))
+        super().__init__(title=None if title is None else Text(visible(title), "table.title"))
 
     def add_row(
         self, *cells: RenderableType | None, style: StyleType | None = None, end_section: bool = False
     ) -> None:
         """One row; a text in it is no markup."""
-        drawn = (Text(cell) if isinstance(cell, str) else cell for cell in cells)
+        drawn = (Text(visible(cell)) if isinstance(cell, str) else cell for cell in cells)
         super().add_row(*drawn, style=style, end_section=end_section)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

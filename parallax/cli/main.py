@@ -29,6 +29,7 @@ from parallax.errors import (
     RefusedError,
     UnavailableError,
 )
+from parallax.picture.text import visible_lines
 from parallax.runtime.process import configure_logging, made_for_good
 
 OUR_PACKAGES = {"parallax", "replicator", "offsetsvc", "syncjob", "console", "lab"}
@@ -223,7 +224,7 @@ def run() -> None:
     try:
         app()
     except ParallaxError as error:
-        line = f"error [{error.code}]: {error}"
+        line = visible_lines(f"error [{error.code}]: {error}")
         if _wants_json(sys.argv[1:]):
             line = json.dumps({"error": {"code": error.code, "message": str(error)}})
         sys.stderr.write(f"{line}\n")

@@ -13,6 +13,7 @@ from rich.text import Text
 from parallax.cli.output import known, number, outcome_word, table
 from parallax.client.answer import ResumeAnswer
 from parallax.domain.outcome import Outcome
+from parallax.picture.text import visible
 from parallax.v1 import offsets_pb2 as pb
 
 _BAR_WIDTH = 64
@@ -87,7 +88,7 @@ def tell(answer: pb.FailoverOffset, out: Console) -> None:
     origin = getattr(answer, "from")
     out.print(
         Text.assemble(
-            (answer.group, "bold"),
+            (visible(answer.group), "bold"),
             f" on {answer.topic}-{answer.partition}: {origin.cluster} to {answer.to.cluster}: ",
             outcome_text(answer.outcome, answer.notes),
         )

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from parallax.cli.fitting import FittingTable
 from parallax.errors import ConfigError, RefusedError
+from parallax.picture.text import visible_lines
 from parallax.runtime.process import configure_logging
 from parallax.v1 import offsets_pb2 as pb
 
@@ -48,13 +49,20 @@ def write_new(path: Path, text: str) -> None:
         raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
 
 
+class _Screen(Console):
+    """A console whose cursor no letter of a name moves."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(visible_lines(text), **options)
+
+
 def console(*, stderr: bool = False, quiet: bool = False) -> Console:
     """Standard output, wide where it is no terminal, so that scripts and logs get whole rows; or standard error.
 
     Colons stay colons: a group may be called `orders:x:billing`.
     """
     wide = not stderr and not sys.stdout.isatty()
-    return Console(width=_PIPE_WIDTH if wide else None, stderr=stderr, quiet=quiet, emoji=False)
+    return _Screen(width=_PIPE_WIDTH if wide else None, stderr=stderr, quiet=quiet, emoji=False)
 
 
 def log_beside_result(*, json: bool) -> None:

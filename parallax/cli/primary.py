@@ -26,6 +26,7 @@ from parallax.client.json import to_json
 from parallax.domain.ids import ClusterName, GroupName, RegionName
 from parallax.domain.primary import Change, Mode
 from parallax.errors import InvalidNameError
+from parallax.picture.text import visible
 from parallax.ports.audit import operator_of
 from parallax.v1 import primaries_pb2 as pb
 
@@ -132,7 +133,7 @@ def _show(found: list[pb.Primary], out: Console, *, dry_run: bool) -> None:
         if item.HasField("decision"):
             decisions.add_row(item.group, *_cells(item.decision))
         for rival in item.rivals:
-            named = Text.assemble(item.group, " ", ("DUAL_ACTIVE", "bold red"))
+            named = Text.assemble(visible(item.group), " ", ("DUAL_ACTIVE", "bold red"))
             decisions.add_row(named, *_cells(rival), style="red")
     out.print(decisions)
     for item in found:
@@ -196,5 +197,5 @@ def regions(
 
 def _health(item: pb.ClusterDescription) -> Text:
     if item.health == pb.AWAY:
-        return Text.assemble(("away", "red"), f": {item.problem}")
+        return Text.assemble(("away", "red"), f": {visible(item.problem)}")
     return Text("up", "green") if item.health == pb.UP else Text("not asked")

@@ -16,6 +16,7 @@ import yaml
 
 from parallax.cli.choosing import EntryChoice, Row
 from parallax.cli.output import console, table
+from parallax.picture.text import visible
 
 EVERYTHING = 0
 _MOST_AT_ONCE = 1_000
@@ -113,7 +114,9 @@ class RowListing:
                 # Unknown is an empty cell, which is not 0.
                 writer.writerows([column.cell(row) for column in self.columns] for row in rows)
             case OutputFormat.NAME:
-                out.writelines(f"{self.name(row)}\n" for row in rows)
+                # A script wants the very name.
+                shown = visible if out.isatty() else str
+                out.writelines(f"{shown(self.name(row))}\n" for row in rows)
             case _:
                 self._draw(rows, wide=output is OutputFormat.WIDE, more=more)
         out.flush()

@@ -17,6 +17,7 @@ from parallax.domain.consumption import ConsumptionKind, SourceRange
 from parallax.domain.ids import GroupName
 from parallax.failover.opening import open_verifier
 from parallax.failover.verify.verdict import Consumers, GroupVerdict, PartitionVerdict, SourceVerdict, Verdict
+from parallax.picture.text import visible
 
 EXIT_CODES = {Verdict.ONCE: 0, Verdict.TWICE: 3, Verdict.NEVER: 4, Verdict.UNKNOWN: 5}
 _WORDS = {
@@ -143,7 +144,7 @@ def show_verdict(found: GroupVerdict, out: Console) -> None:
     for text in found.notes:
         out.print(text, markup=False)
     verdict = found.verdict
-    out.print(Text(f"{found.group}: {_WORDS[verdict]}", _STYLES[verdict]))
+    out.print(Text(f"{visible(found.group)}: {_WORDS[verdict]}", _STYLES[verdict]))
 
 
 def _cells(source: SourceVerdict) -> list[str]:

@@ -1,4 +1,4 @@
-"""What every picture writes: text that can stand in XML, names that fit, and coordinates."""
+"""What every picture writes: text that people can read and XML hold, names that fit, and coordinates."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from html import escape
 def visible(text: str) -> str:
     """The text; what a screen does not show, or would be moved by, is shown by its number."""
     return "".join(letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in text)
+
+
+def visible_lines(text: str) -> str:
+    """The same line by line, for a text that may have several."""
+    return "\n".join(map(visible, text.split("\n")))
 
 
 def safe(text: str) -> str:

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from parallax.cli import lists, offsets, primary
 from parallax.cli import main as main_module
 from parallax.cli.main import app, exit_code_of
-from parallax.cli.rows import collected, seconds
+from parallax.cli.rows import OutputFormat, RowListing, collected, seconds
 from parallax.domain.ids import ClusterName, GroupName, TopicPartition
 from parallax.domain.lag_verdict import WINDOW
 from parallax.domain.outcome import Outcome
@@ -269,6 +269,35 @@ def test_why_a_cluster_is_away_is_no_markup(monkeypatch: pytest.MonkeyPatch) -> 
     region = primaries.RegionDescription(region="a", aggregate=away)
     answer = primaries.DescribeRegionsResponse(answered_in="b", regions=[region])
     assert why in told(monkeypatch, "regions", describe_regions=answer)
+
+
+@pytest.mark.parametrize("verb", OF_A_GROUP)
+@pytest.mark.parametrize(
+    ("name", "seen"),
+    [("a\x1b[2Kb", "a\\u001b[2Kb"), ("a\nb", "a\\u000ab"), ("\u202egnp", "\\u202egnp")],
+)
+def test_no_letter_of_a_name_moves_the_cursor(
+    monkeypatch: pytest.MonkeyPatch, verb: str, name: str, seen: str
+) -> None:
+    words = [word.format(name) for word in OF_A_GROUP[verb]]
+    out = told(monkeypatch, *words, **of_group(name, "why: \x1b[2K"))
+    assert seen in out
+    assert not any(letter in out for letter in "\x1b\u202e")
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("out", "seen"), [(io.StringIO, "a\x1b[2K\n"), (_Terminal, "a\\u001b[2K\n")])
+def test_names_alone_are_shown_to_people_and_left_to_scripts(
+    monkeypatch: pytest.MonkeyPatch, out: type[io.StringIO], seen: str
+) -> None:
+    listing = RowListing([], lambda row: row["name"], "")
+    monkeypatch.setattr(sys, "stdout", written := out())
+    listing.write([{"name": "a\x1b[2K"}], OutputFormat.NAME)
+    assert written.getvalue() == seen
 
 
 # --- status -----------------------------------------------------------------------------------------------------------
