@@ -15,13 +15,14 @@ from console.lists import OLD_MS, ROUTE_STATES
 from console.moving import STATES
 from console.reads import Reads
 from console.safety import FailoverWay, Findings, ways
+from parallax.client.pages import newest_moves
 from parallax.domain.ids import Route
 from parallax.errors import ParallaxError
 from parallax.v1 import overview_pb2 as pb
 from parallax.v1 import primaries_pb2
 
 _MOST = 1_000
-"""Routes, moves and drills that are looked at: a page of the service's at most."""
+"""Routes and drills that are looked at: a page of the service's at most."""
 
 T = TypeVar("T")
 
@@ -99,7 +100,7 @@ def overview(reads: Reads, now_ms: int) -> Overview:
         regions,
         routes,
         part("primaries", lambda: list(reads.list_primaries(attention=True).primaries)),
-        part("moves", lambda: list(reads.list_moves(limit=_MOST).moves)),
+        part("moves", lambda: newest_moves(reads.list_moves)),
         part("drills", lambda: list(reads.list_drills(limit=_MOST).drills)),
         part("sync", lambda: reads.list_sync_problems(limit=1)),
     )
@@ -117,10 +118,11 @@ def _facts(seen: Findings, now_ms: int) -> Iterator[tuple[str, Cell]]:
     """What could not be asked is a dash."""
     moves = Cell(None)
     if seen.moves is not None:
-        opened = [item for item in seen.moves if not item.ended]
+        opened = [item for item in seen.moves.moves if not item.ended]
         states = Counter(STATES.get(item.state, (item.state, ""))[0] for item in opened)
         told = ", ".join(f"{count:,} {word}" for word, count in states.items())
-        moves = Cell(len(opened), text=told or "none", tone="warn" if opened else "", link="/moves")
+        told = (told or "none") + (f", of the newest {len(seen.moves.moves):,}" if seen.moves.more else "")
+        moves = Cell(len(opened), text=told, tone="warn" if opened else "", link="/moves")
     yield "Open moves", moves
     dual = None if seen.primaries is None else sum(item.dual_active for item in seen.primaries)
     yield (

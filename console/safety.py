@@ -9,6 +9,7 @@ from enum import IntEnum
 from console.groups import optional
 from console.listing import age
 from console.lists import OLD_MS, ROUTE_STATES
+from parallax.client.pages import NewestMoves
 from parallax.domain.ids import RegionName, Route, aggregate_cluster
 from parallax.v1 import overview_pb2 as pb
 from parallax.v1 import primaries_pb2
@@ -82,7 +83,7 @@ class Findings:
     regions: primaries_pb2.DescribeRegionsResponse
     routes: Sequence[pb.RouteReplication] | None
     primaries: Sequence[primaries_pb2.Primary] | None
-    moves: Sequence[pb.MoveSummary] | None
+    moves: NewestMoves | None
     drills: Sequence[pb.DrillSummary] | None
     sync: pb.ListSyncProblemsResponse | None
 
@@ -176,14 +177,18 @@ def _of_groups(primaries: Sequence[primaries_pb2.Primary] | None) -> Iterator[Ob
         yield Objection(Safety.CARE, f"{_some(moving)} is on the move, and nobody consumes: see its move.")
 
 
-def _of_moves(moves: Sequence[pb.MoveSummary] | None) -> Iterator[Objection]:
-    if moves is None:
+def _of_moves(found: NewestMoves | None) -> Iterator[Objection]:
+    if found is None:
         yield Objection(Safety.UNKNOWN, "Which moves are open could not be asked.")
         return
-    running = [item.group for item in moves if item.state == "running"]
+    if found.more:
+        yield Objection(
+            Safety.YES, f"The newest {len(found.moves):,} moves were looked at: older ones may be open, too."
+        )
+    running = [item.group for item in found.moves if item.state == "running"]
     if running:
         yield Objection(Safety.CARE, f"A move of {_some(running)} is under way.")
-    opened = [item.group for item in moves if not item.ended and item.state != "running"]
+    opened = [item.group for item in found.moves if not item.ended and item.state != "running"]
     if opened:
         yield Objection(
             Safety.CARE,

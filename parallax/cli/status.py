@@ -23,6 +23,7 @@ from parallax.cli.options import (
 from parallax.cli.output import console, print_json, table
 from parallax.cli.rows import WatchOption, seconds, watched
 from parallax.client.client import OffsetClient
+from parallax.client.pages import newest_moves
 from parallax.errors import ParallaxError
 from parallax.v1 import overview_pb2 as pb
 from parallax.v1 import primaries_pb2
@@ -30,7 +31,6 @@ from parallax.v1 import primaries_pb2
 _LATE_LAG_MS = 60_000
 _SYNC_LATE_MS = 60_000
 """The sync job tells every five seconds, and a cluster that is away costs a cycle some more."""
-_RECENT_MOVES = 100
 
 
 class Health(IntEnum):
@@ -191,9 +191,14 @@ def _sync(client: OffsetClient) -> Iterator[StatusLine]:
 
 
 def _moves(client: OffsetClient) -> Iterator[StatusLine]:
-    moves = client.list_moves(limit=_RECENT_MOVES).moves
-    still = [item for item in moves if not item.ended]
-    if not still:
+    found = newest_moves(client.list_moves)
+    still = [item for item in found.moves if not item.ended]
+    if found.more:
+        says = (
+            f"the newest {len(found.moves):,} alone were looked at: {len(still) or 'none'} of them under way"
+        )
+        yield StatusLine(Health.WELL, "moves", says, "parallax moves --limit 0 --filter ended=false")
+    elif not still:
         yield StatusLine(Health.WELL, "moves", "none is under way")
     for move in still:
         running = move.state == "running"

@@ -589,6 +589,17 @@ def test_the_overview_begins_with_what_somebody_has_to_see_to() -> None:
     }
 
 
+def test_the_overview_says_of_how_many_moves_it_speaks_if_there_are_more() -> None:
+    reads = group_reads()
+    ended = overview_pb2.MoveSummary(group="z", state="moved", ended=True)
+    reads.told["list_moves"] = overview_pb2.ListMovesResponse(moves=[ended] * 3, next_after="on")
+    page = read(Browser(reads), "/")
+    assert _facts(page)["Open moves"] == "none, of the newest 15"
+    assert "The newest 15 moves were looked at" in page.text
+    asked = [options["after"] for call, options in reads.asked if call == "list_moves"]
+    assert asked == ["", "on", "on", "on", "on"]
+
+
 def test_the_overview_draws_every_route_with_its_state_in_words() -> None:
     page = read(Browser(group_reads()), "/")
     (drawing,) = (item for item in page.all("svg") if "ways" in item["class"])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from console.safety import DRILLED_WITHIN_MS, LATE_MS, FailoverWay, Findings, Safety, ways
+from parallax.client.pages import NewestMoves
 from parallax.v1 import overview_pb2 as pb
 from parallax.v1 import primaries_pb2
 from tests.worlds.console_reads import NOW_MS, decided, lists_of, two_regions
@@ -25,7 +26,7 @@ def healthy() -> Findings:
         regions=two_regions(),
         routes=list(told["list_replication"].routes),
         primaries=[decided("billing")],
-        moves=list(told["list_moves"].moves),
+        moves=NewestMoves(list(told["list_moves"].moves), more=False),
         drills=drills,
         sync=pb.ListSyncProblemsResponse(job=job),
     )
@@ -43,6 +44,10 @@ def with_route(route: str, **changes: Any) -> Findings:
             for name, value in changes.items():
                 setattr(item, name, value)
     return seen
+
+
+def open_move(state: str) -> NewestMoves:
+    return NewestMoves([pb.MoveSummary(group="late", step="fenced", state=state)], more=False)
 
 
 def dual() -> primaries_pb2.Primary:
@@ -111,15 +116,16 @@ CASES: list[tuple[Findings, Safety, str]] = [
     (with_route("b->b", latency_ms=LATE_MS + 1), Safety.CARE, "Route b->b is late"),
     (replace(healthy(), primaries=[moving()]), Safety.CARE, "billing is on the move"),
     (
-        replace(healthy(), moves=[pb.MoveSummary(group="late", step="fenced", state="interrupted")]),
+        replace(healthy(), moves=open_move("interrupted")),
         Safety.CARE,
         "A move of late was interrupted",
     ),
     (
-        replace(healthy(), moves=[pb.MoveSummary(group="late", step="fenced", state="running")]),
+        replace(healthy(), moves=open_move("running")),
         Safety.CARE,
         "A move of late is under way",
     ),
+    (replace(healthy(), moves=NewestMoves([], more=True)), Safety.YES, "older ones may be open"),
     (with_job(age_ms=90_000), Safety.CARE, "told nothing for 1 min 30 s"),
     (with_job(problem="no host"), Safety.CARE, "last cycle failed: no host"),
     (with_job(away=["aggregate-b"]), Safety.CARE, "can't reach aggregate-b"),

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from typer.testing import CliRunner
 
 from parallax.cli.main import app
+from parallax.cli.status import Health, _moves
+from parallax.client.client import OffsetClient
+from parallax.v1 import overview_pb2 as pb
 from tests.contract.test_service_overview import shard
 from tests.worlds.offset_servers import serving
 from tests.worlds.offset_world import World
@@ -40,3 +44,31 @@ def test_a_canary_that_is_late_is_said(values: dict[str, Any], health: str, says
     line = route_line(**values)
     assert (line["health"], "canary" in line["says"]) == (health, bool(says))
     assert says in line["says"]
+
+
+def moved(*, newer: int, older: int = 0) -> OffsetClient:
+    """The client of a service that knows one interrupted move between such ones that have ended."""
+    ended = pb.MoveSummary(group="payments", state="moved", ended=True)
+    open_ = pb.MoveSummary(group="billing", state="interrupted")
+    every = [*[ended] * newer, open_, *[ended] * older]
+
+    def page(*, after: str, limit: int) -> pb.ListMovesResponse:
+        start = int(after or 0)
+        end = start + limit
+        return pb.ListMovesResponse(moves=every[start:end], next_after=str(end) if end < len(every) else "")
+
+    return cast("OffsetClient", SimpleNamespace(list_moves=page))
+
+
+@pytest.mark.parametrize("newer", [0, 100, 1_500])
+def test_an_interrupted_move_is_said_however_many_are_newer(newer: int) -> None:
+    (line,) = _moves(moved(newer=newer))
+    assert (line.health, "billing" in line.says) == (Health.LOOK, True)
+
+
+def test_moves_that_were_not_looked_at_are_said() -> None:
+    (none,) = _moves(moved(newer=5_000))
+    assert "newest 5,000 alone were looked at: none" in none.says
+    said, line = _moves(moved(newer=0, older=6_000))
+    assert "5,000 alone were looked at: 1 of them" in said.says
+    assert line.health is Health.LOOK
