@@ -84,7 +84,7 @@ def start(settings: Config, region: RegionName, listen: str, stack: ExitStack) -
         OffsetClient(
             _targets(settings, region),
             timeout_ms=_TIMEOUT_MS,
-            credentials=credentials_of(os.environ) or client_credentials(settings),
+            credentials=credentials_of(os.environ, client_credentials(settings)),
         )
     )
     host = listen.rpartition(":")[0]

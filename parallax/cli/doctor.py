@@ -109,7 +109,7 @@ def _cluster(config: Config, name: ClusterName) -> Iterator[StatusLine]:
 
 def _service(config: Config, region: RegionName, target: str) -> Iterator[StatusLine]:
     what = f"offset service of {region}"
-    credentials = credentials_of(os.environ) or client_credentials(config)
+    credentials = credentials_of(os.environ, client_credentials(config))
     with OffsetClient([target], timeout_ms=_TIMEOUT_MS, credentials=credentials) as client:
         try:
             answer = client.describe_regions()

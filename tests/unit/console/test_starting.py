@@ -12,7 +12,9 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
+from console import command
 from console.command import require_private, start
+from parallax.client.credentials import ServiceCredentials
 from parallax.config.config import parse
 from parallax.config.console import ConsoleSettings
 from parallax.domain.ids import RegionName
@@ -116,3 +118,25 @@ def test_it_speaks_tls_to_its_proxy_and_to_nobody_else(
         pytest.raises(httpx.TransportError),
     ):
         plain.get("/healthz")
+
+
+def test_it_shows_what_variables_and_the_configuration_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[ServiceCredentials] = []
+
+    def client(*_: object, credentials: ServiceCredentials, **__: object) -> None:
+        shown.append(credentials)
+        raise ConfigError("enough")
+
+    monkeypatch.setattr(command, "OffsetClient", client)
+    monkeypatch.setenv("PARALLAX_TOKEN_FILE", "/run/token")
+    region = {"aggregate": {"bootstrap_servers": "127.0.0.1:1"}, "offsetsvc": {"grpc": "127.0.0.1:1"}}
+    config = parse(
+        {
+            "regions": {"a": region},
+            "cassandra": {"contact_points": ["127.0.0.1"]},
+            "client": {"ca": "/etc/ca.pem"},
+        }
+    )
+    with pytest.raises(ConfigError, match="enough"), ExitStack() as stack:
+        start(config, RegionName("a"), "127.0.0.1:0", stack)
+    assert [(item.ca, item.token_file) for item in shown] == [("/etc/ca.pem", "/run/token")]

@@ -16,10 +16,11 @@ import yaml
 from click.testing import Result
 from typer.testing import CliRunner
 
-from parallax.cli import lists, offsets, primary
+from parallax.cli import doctor, lists, offsets, primary
 from parallax.cli import main as main_module
 from parallax.cli.main import app, exit_code_of
 from parallax.cli.rows import OutputFormat, RowListing, collected, seconds
+from parallax.client.credentials import ServiceCredentials
 from parallax.domain.ids import ClusterName, GroupName, TopicPartition
 from parallax.domain.lag_verdict import WINDOW
 from parallax.domain.outcome import Outcome
@@ -394,6 +395,22 @@ def test_the_doctor_names_each_thing_that_is_wrong_and_what_to_do(file: Path) ->
     result = CliRunner().invoke(app, ["doctor", "--config", str(file), "--json"])
     [finding] = json.loads(result.stdout)["findings"]
     assert "nonsense" in finding["says"]
+
+
+def test_the_doctor_shows_what_variables_and_the_configuration_say(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[ServiceCredentials] = []
+
+    def client(*_: object, credentials: ServiceCredentials, **__: object) -> None:
+        shown.append(credentials)
+        raise ConfigError("enough")
+
+    monkeypatch.setattr(doctor, "OffsetClient", client)
+    monkeypatch.setenv("PARALLAX_TOKEN_FILE", "/run/token")
+    file.write_text(file.read_text(encoding="utf-8") + "client: {ca: /etc/ca.pem}\n", encoding="utf-8")
+    CliRunner().invoke(app, ["doctor", "--config", str(file), "--json"])
+    assert [(item.ca, item.token_file) for item in shown] == [("/etc/ca.pem", "/run/token")]
 
 
 # --- the program ------------------------------------------------------------------------------------------------------
