@@ -36,6 +36,8 @@ _SECRET_KEY = re.compile(r"password|secret|jaas|token(?!\.endpoint)", re.IGNOREC
 _NO_LINE = 0
 """Of what a connector's file says without a key of its own."""
 _PLACEHOLDER_STORE = "127.0.0.1:9042"
+_MOST_DIGITS = 5
+"""Of a number of replicas; Kafka has 16 bits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +217,7 @@ class _Import:
                 "",
                 Ruling(KeyVerdict.UNSUPPORTED, "no flow has 'enabled = true': nothing would be copied"),
             )
+        self._replicas(enabled)
         groups = self._groups(enabled)
         upkeep = {
             name: section
@@ -300,20 +303,20 @@ class _Import:
         if naming is not None:
             route["naming"] = naming
         self._start(flow, route)
-        replicas = self._item(flow, "replication.factor")
-        if replicas is not None:
-            cluster = self._regions[flow.target]["cluster"]
-            if replicas.value == "-1":
-                self._tell(replicas, Ruling(KeyVerdict.MAPPED, "the broker's default, as without the key"))
-            elif not replicas.value.isdecimal() or int(replicas.value) < 1:
-                self._tell(
-                    replicas, Ruling(KeyVerdict.UNSUPPORTED, f"{replicas.value!r} is no number of replicas")
-                )
-            else:
-                cluster["replication_factor"] = int(replicas.value)
-                to = "regions.<region>.cluster.replication_factor"
-                self._tell(replicas, Ruling(KeyVerdict.MAPPED, "of the topics that are created there", to))
         return route
+
+    def _replicas(self, enabled: Sequence[_Flow]) -> None:
+        """A region has one number for all flows into it: the greatest that any of them asks for."""
+        for target in dict.fromkeys(flow.target for flow in enabled):
+            asked = [self._item(flow, "replication.factor") for flow in enabled if flow.target == target]
+            given = [item for item in asked if item is not None]
+            most = max((number for item in given if (number := _replicas_of(item.value)) > 0), default=None)
+            if most is not None:
+                self._regions[target]["cluster"]["replication_factor"] = most
+            for item in given:
+                ruling = _ruling_of_replicas(item.value, target, most)
+                # What a key stands for may differ from target to target.
+                self._tell(item, ruling, again=ruling.verdict is KeyVerdict.CHANGED)
 
     def _naming(self, flow: _Flow) -> str | None:
         policy, separator = self._item(flow, _POLICY), self._item(flow, "replication.policy.separator")
@@ -548,6 +551,26 @@ class _Import:
 
 def _shown(key: str, value: str) -> str:
     return "(secret)" if _SECRET_KEY.search(key) else value
+
+
+def _replicas_of(value: str) -> int:
+    """How many are asked for; -1: as many as the broker makes by itself, 0: that is no number of them."""
+    if value == "-1":
+        return -1
+    return int(value) if value.isdecimal() and len(value) <= _MOST_DIGITS else 0
+
+
+def _ruling_of_replicas(value: str, target: str, most: int | None) -> Ruling:
+    to = "regions.<region>.cluster.replication_factor"
+    number = _replicas_of(value)
+    if number == 0:
+        return Ruling(KeyVerdict.UNSUPPORTED, f"{value!r} is no number of replicas")
+    if number == most:
+        return Ruling(KeyVerdict.MAPPED, "of the topics that are created there", to)
+    if most is None:
+        return Ruling(KeyVerdict.MAPPED, "the broker's default, as without the key")
+    why = f"flows into {target} ask for different numbers, and a region has one: topics are created there with {most}"
+    return Ruling(KeyVerdict.CHANGED, why, to)
 
 
 def _listed(text: str) -> list[str]:
