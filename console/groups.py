@@ -56,7 +56,9 @@ def section_named(sections: Iterable[GroupSection], heading: str) -> Listing:
 
 
 def outcome_cell(outcome: int, notes: tuple[int, ...] = (), explanation: str = "") -> Cell:
-    """An outcome by its gravity, with the others."""
+    """An outcome by its gravity, with the others; a dash where nobody says one."""
+    if outcome == pb.OUTCOME_UNSPECIFIED:
+        return Cell(None, note=explanation)
     word = pb.Outcome.Name(outcome) if outcome in pb.Outcome.values() else str(outcome)
     others = [pb.Outcome.Name(note) for note in sorted(notes, reverse=True) if note != outcome]
     tone = "bad" if outcome >= _GRAVE else "good" if outcome == pb.OK else "warn"

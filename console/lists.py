@@ -110,6 +110,7 @@ def _group(item: pb.GroupSummary, now_ms: int) -> tuple[Cell, ...]:
     if not item.HasField("sync"):
         return (name, primary, mode, stage, *(Cell(None) for _ in range(5)))
     sync = item.sync
+    since = sync.since_ms or None  # a row that can't be read tells its problem alone
     seen = optional(sync, "age_ms")
     old = seen is None or seen > OLD_MS
     return (
@@ -119,8 +120,8 @@ def _group(item: pb.GroupSummary, now_ms: int) -> tuple[Cell, ...]:
         stage,
         Cell("problem", tone="bad", note=sync.problem) if sync.problem else outcome_cell(sync.outcome),
         Cell(", ".join(sync.active_at)),
-        Cell(sync.partitions),
-        Cell(sync.since_ms, text=age(max(0, now_ms - sync.since_ms)) if now_ms else moment(sync.since_ms)),
+        Cell(None if since is None else sync.partitions),
+        Cell(since, text=age(None if since is None else max(0, now_ms - since)) if now_ms else moment(since)),
         Cell(seen, text=f"{age(seen)} ago" if seen is not None else None, tone="warn" if old else ""),
     )
 
@@ -279,7 +280,7 @@ def _move(item: pb.MoveSummary, now_ms: int) -> tuple[Cell, ...]:
         Cell(item.kind, tone="warn" if item.kind == "disaster" else ""),
         Cell(item.state, text=word, tone=tone, note=item.problem, link=place_of(item)),
         Cell(item.step, text=item.step.replace("_", " ")),
-        Cell(item.partitions),
+        Cell(item.partitions if item.step else None),
         Cell(optional(item, "fencing_number")),
         Cell(item.actor or None),
         id_cell(item.move_id),
@@ -374,6 +375,7 @@ def _job(answer: pb.ListSyncProblemsResponse) -> tuple[str, ...]:
 
 
 def _sync_problem(found: pb.GroupProblems, problem: pb.SyncProblem, now_ms: int) -> tuple[Cell, ...]:
+    since = found.since_ms or None
     return (
         Cell(found.group, link=link("/group", name=found.group)),
         Cell(f"{problem.topic}-{problem.partition}" if problem.topic else "the whole group"),
@@ -381,7 +383,7 @@ def _sync_problem(found: pb.GroupProblems, problem: pb.SyncProblem, now_ms: int)
         outcome_cell(problem.outcome),
         Cell(problem.reason, note=problem.problem),
         Cell(problem.remedy),
-        Cell(found.since_ms, text=f"{age(max(0, now_ms - found.since_ms))} ago"),
+        Cell(since, text=None if since is None else f"{age(max(0, now_ms - since))} ago"),
     )
 
 

@@ -340,6 +340,10 @@ def _sync(name: str) -> Callable[[Row], Any]:
     return lambda row: None if row["sync"] is None else row["sync"][name]
 
 
+def _outcome(word: str | None) -> str | None:
+    return None if word == "OUTCOME_UNSPECIFIED" else word
+
+
 def _reasons(row: Row) -> str | None:
     sync = row["sync"]
     return (
@@ -391,7 +395,7 @@ _GROUPS = [
     ListColumn("mode", _decision("mode")),
     ListColumn("primary", _decision("region")),
     ListColumn("stage", _decision("stage")),
-    ListColumn("outcome", _sync("outcome")),
+    ListColumn("outcome", lambda row: _outcome(_sync("outcome")(row))),
     ListColumn(">seen ago", lambda row: seconds(_sync("age_ms")(row))),
     ListColumn("cluster", _decision("cluster"), wide=True),
     ListColumn(">fencing number", _decision("fencing_number"), wide=True),
@@ -482,7 +486,7 @@ _PROBLEMS = RowListing(
         ListColumn(">partition", lambda row: row["partition"] if row["topic"] else None),
         ListColumn("cluster", _word("cluster")),
         ListColumn("reason", _word("reason")),
-        ListColumn("outcome", _word("outcome")),
+        ListColumn("outcome", lambda row: _outcome(row["outcome"])),
         ListColumn("~what to do", _word("remedy")),
         ListColumn("~problem", _word("problem"), wide=True),
         ListColumn("since", _moment("since_ms"), wide=True),

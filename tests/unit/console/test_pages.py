@@ -626,6 +626,32 @@ def test_unknown_is_a_dash_and_zero_is_zero() -> None:
     assert unknown[2:4] == ["\u2013", "\u2013"]
 
 
+def test_what_can_not_be_read_tells_its_problem_and_no_figures() -> None:
+    reads = group_reads()
+    problem = overview_pb2.SyncProblem(reason="unreadable_row", problem="newer")
+    reads.told |= {
+        "list_sync_problems": overview_pb2.ListSyncProblemsResponse(
+            groups=[overview_pb2.GroupProblems(group="g", problems=[problem], count=1)]
+        ),
+        "list_groups": overview_pb2.ListGroupsResponse(
+            groups=[overview_pb2.GroupSummary(group="g", sync=overview_pb2.GroupSync(problem="newer"))]
+        ),
+        "list_moves": overview_pb2.ListMovesResponse(
+            moves=[overview_pb2.MoveSummary(group="g", move_id="0192", problem="newer")]
+        ),
+    }
+    client = Browser(reads)
+    for path, names in (
+        ("/sync-problems", ("outcome", "since")),
+        ("/groups", ("partitions", "since")),
+        ("/moves", ("partitions",)),
+    ):
+        assert "newer" in read(client, path).text
+        (row,) = client.get(f"{path}.json").json()["rows"]
+        assert [row[name] for name in names] == [None] * len(names)
+    assert not any(words in read(client, "/sync-problems").text for words in (" ago", "UNSPECIFIED"))
+
+
 def test_what_was_seen_earlier_tells_its_age() -> None:
     reads = group_reads()
     positions = reads.told["get_group_positions"]

@@ -301,6 +301,12 @@ def test_names_alone_are_shown_to_people_and_left_to_scripts(
     assert written.getvalue() == seen
 
 
+def test_what_can_not_be_read_has_no_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    sync = overview.GroupSync(problem="newer")
+    answer = overview.ListGroupsResponse(groups=[overview.GroupSummary(group="g", sync=sync)])
+    assert "UNSPECIFIED" not in told(monkeypatch, "groups", list_groups=answer)
+
+
 # --- status -----------------------------------------------------------------------------------------------------------
 
 
