@@ -13,6 +13,7 @@ from console.listing import Cell, Listing, age, columns, drawn_history, link, mo
 from console.reads import Reads
 from parallax.client.client import at_cluster
 from parallax.errors import NotFoundError, ParallaxError, UnavailableError, UnknownGroupError
+from parallax.picture.text import name_of
 from parallax.v1 import offsets_pb2 as pb
 from parallax.v1 import primaries_pb2
 
@@ -59,8 +60,8 @@ def outcome_cell(outcome: int, notes: tuple[int, ...] = (), explanation: str = "
     """An outcome by its gravity, with the others; a dash where nobody says one."""
     if outcome == pb.OUTCOME_UNSPECIFIED:
         return Cell(None, note=explanation)
-    word = pb.Outcome.Name(outcome) if outcome in pb.Outcome.values() else str(outcome)
-    others = [pb.Outcome.Name(note) for note in sorted(notes, reverse=True) if note != outcome]
+    word = name_of(pb.Outcome.Name, outcome)
+    others = [name_of(pb.Outcome.Name, note) for note in sorted(notes, reverse=True) if note != outcome]
     tone = "bad" if outcome >= _GRAVE else "good" if outcome == pb.OK else "warn"
     return Cell(word, text=" + ".join([word, *others]), tone=tone, note=explanation)
 
@@ -142,7 +143,7 @@ def _positions(
 
 def _verdict(found: pb.LagVerdict) -> str:
     """What the lag says, in a sentence."""
-    word = pb.LagState.Name(found.state).removeprefix("LAG_")
+    word = name_of(pb.LagState.Name, found.state).removeprefix("LAG_")
     if found.state == pb.LAG_OK:
         return f"By its lag: {word}"
     others = f", and {found.partitions_not_ok - 1} more not OK" if found.partitions_not_ok > 1 else ""

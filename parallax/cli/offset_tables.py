@@ -13,7 +13,7 @@ from rich.text import Text
 from parallax.cli.output import known, number, outcome_word, table
 from parallax.client.answer import ResumeAnswer
 from parallax.domain.outcome import Outcome
-from parallax.picture.text import visible
+from parallax.picture.text import name_of, visible
 from parallax.v1 import offsets_pb2 as pb
 
 _BAR_WIDTH = 64
@@ -29,7 +29,7 @@ _VIA = {
 
 def outcome_text(outcome: int, notes: Iterable[int]) -> Text:
     """The outcome, coloured by its gravity, and the other notes, the gravest first."""
-    others = [pb.Outcome.Name(note) for note in sorted(notes, reverse=True) if note != outcome]
+    others = [name_of(pb.Outcome.Name, note) for note in sorted(notes, reverse=True) if note != outcome]
     more = f" + {', '.join(others)}" if others else ""
     return Text.assemble(outcome_word(outcome), more)
 
@@ -177,7 +177,7 @@ def _print_source(
     )
     place = str(source.position) if source.HasField("position") else "none"
     found = _row(runs.get(answer.to.cluster), answer.to.cluster)
-    table.add_row("  position", place, f"{_VIA[source.via]}{f': {found}' if found else ''}")
+    table.add_row("  position", place, f"{_VIA.get(source.via, source.via)}{f': {found}' if found else ''}")
     table.add_row(
         "  reached",
         f"{source.reached_next_offset} there",

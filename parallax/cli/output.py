@@ -17,7 +17,7 @@ from rich.text import Text
 
 from parallax.cli.fitting import FittingTable
 from parallax.errors import ConfigError, RefusedError
-from parallax.picture.text import visible_lines
+from parallax.picture.text import name_of, visible_lines
 from parallax.runtime.process import configure_logging
 from parallax.v1 import offsets_pb2 as pb
 
@@ -129,7 +129,7 @@ def number(message: Message, field: str) -> str:
 def outcome_word(outcome: int) -> Text:
     """An outcome by its number, coloured by its gravity."""
     style = next((style for least, style in _STYLES if outcome >= least), "green")
-    return Text(pb.Outcome.Name(outcome), style)
+    return Text(name_of(pb.Outcome.Name, outcome), style)
 
 
 def progress_bar(*, shown: bool) -> Progress:

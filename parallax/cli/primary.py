@@ -26,7 +26,7 @@ from parallax.client.json import to_json
 from parallax.domain.ids import ClusterName, GroupName, RegionName
 from parallax.domain.primary import Change, Mode
 from parallax.errors import InvalidNameError
-from parallax.picture.text import visible
+from parallax.picture.text import name_of, visible
 from parallax.ports.audit import operator_of
 from parallax.v1 import primaries_pb2 as pb
 
@@ -153,10 +153,10 @@ def _cells(decision: pb.PrimaryDecision) -> tuple[str, ...]:
     at = datetime.fromtimestamp(decision.decided_at_ms / 1_000, UTC)
     moving = f" from {decision.moving_from}" if decision.HasField("moving_from") else ""
     return (
-        pb.PrimaryMode.Name(decision.mode).lower().replace("_", "/"),
+        name_of(pb.PrimaryMode.Name, decision.mode).lower().replace("_", "/"),
         decision.region,
         decision.cluster if decision.HasField("cluster") else "every region",
-        f"{pb.PrimaryStage.Name(decision.stage).lower()}{moving}",
+        f"{name_of(pb.PrimaryStage.Name, decision.stage).lower()}{moving}",
         str(decision.fencing_number),
         f"{at:%Y-%m-%d %H:%M:%S}Z{' (disaster)' if decision.disaster else ''}",
         decision.decided_in,

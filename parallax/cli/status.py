@@ -25,6 +25,7 @@ from parallax.cli.rows import WatchOption, seconds, watched
 from parallax.client.client import OffsetClient
 from parallax.client.pages import newest_moves
 from parallax.errors import ParallaxError
+from parallax.picture.text import name_of
 from parallax.v1 import overview_pb2 as pb
 from parallax.v1 import primaries_pb2
 
@@ -149,7 +150,7 @@ def _route(route: pb.RouteReplication) -> StatusLine:
     what = f"route {route.route}"
     health = _ROUTE_HEALTH.get(route.state, Health.BROKEN)
     word = (
-        pb.RouteState.Name(route.state)
+        name_of(pb.RouteState.Name, route.state)
         .removeprefix("ROUTE_")
         .removeprefix("STATE_")
         .lower()

@@ -63,8 +63,15 @@ def _one_of(field: Any) -> Callable[[Any], Any]:
         return to_json
     if field.enum_type is not None:
         names = {number: item.name for number, item in field.enum_type.values_by_number.items()}
-        return names.__getitem__
+        return _Names(names).__getitem__
     return _as_it_is
+
+
+class _Names(dict[int, str]):
+    """An enum's; a number that a newer service has, and that is not known here, is its own name."""
+
+    def __missing__(self, number: int) -> str:
+        return str(number)
 
 
 def _as_it_is(value: Any) -> Any:

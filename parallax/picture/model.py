@@ -13,6 +13,7 @@ from enum import Enum
 
 from parallax.domain.ids import UNKNOWN_EPOCH
 from parallax.errors import InvalidNameError
+from parallax.picture.text import name_of
 from parallax.v1 import offsets_pb2 as pb
 
 NARROWEST = 200
@@ -258,8 +259,8 @@ def picture_of(
         group=answer.group,
         topic=answer.topic,
         partition=answer.partition,
-        outcome=pb.Outcome.Name(answer.outcome),
-        notes=tuple(pb.Outcome.Name(note) for note in answer.notes if note != answer.outcome),
+        outcome=name_of(pb.Outcome.Name, answer.outcome),
+        notes=tuple(name_of(pb.Outcome.Name, note) for note in answer.notes if note != answer.outcome),
         explanation=answer.explanation,
         origin=_view(origin, origin_window),
         target=_view(answer.to, target_window),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from html import escape
+from typing import Any
 
 
 def visible(text: str) -> str:
@@ -18,6 +20,19 @@ def visible_lines(text: str) -> str:
 def safe(text: str) -> str:
     """Within XML."""
     return escape(visible(text))
+
+
+def name_of(names: Callable[[Any], str], number: int) -> str:
+    """The name of an enum's number; the number itself where a newer service has one that is not known here.
+
+    Args:
+        names: such as ``pb.Outcome.Name``.
+        number: as the message has it.
+    """
+    try:
+        return names(number)
+    except ValueError:
+        return str(number)
 
 
 def short(text: str, most: int) -> str:

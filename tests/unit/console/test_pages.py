@@ -516,6 +516,7 @@ def test_a_groups_page_says_what_its_lag_says_as_far_as_that_is_known() -> None:
     for state, words in (
         (pb.LAG_STATE_UNKNOWN, ""),
         (pb.LAG_OK, "By its lag: OK"),
+        (99, "By its lag: 99 (trips-3,"),
         (pb.LAG_STALL, "By its lag: STALL (trips-3, 70 behind, and 1 more not OK)"),
     ):
         told.CopyFrom(
@@ -523,6 +524,14 @@ def test_a_groups_page_says_what_its_lag_says_as_far_as_that_is_known() -> None:
         )
         text = read(Browser(reads), "/group?name=billing").text
         assert words in text if words else "By its lag" not in text
+
+
+def test_words_of_a_newer_service_are_numbers() -> None:
+    reads = group_reads()
+    reads.told["get_group_failover_offsets"].offsets[0].notes.append(99)  # type: ignore[union-attr] # an answer
+    assert "+ 99" in read(Browser(reads), "/group?name=billing").text
+    reads.told["get_failover_offset"].outcome = 99  # type: ignore[union-attr,assignment] # an answer
+    assert "99" in read(Browser(reads), "/explain", **EXPLAIN).text
 
 
 def test_a_last_word_tells_its_age() -> None:

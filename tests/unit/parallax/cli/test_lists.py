@@ -307,6 +307,25 @@ def test_what_can_not_be_read_has_no_outcome(monkeypatch: pytest.MonkeyPatch) ->
     assert "UNSPECIFIED" not in told(monkeypatch, "groups", list_groups=answer)
 
 
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_words_of_a_newer_service_are_numbers(monkeypatch: pytest.MonkeyPatch, output: str) -> None:
+    answers = of_group("billing")
+    answers["list_primaries"].primaries[0].decision.mode = 99
+    answers["list_groups"].groups[0].sync.outcome = 98
+    assert "99" in told(monkeypatch, "primary", "-o", output, **answers)
+    assert "98" in told(monkeypatch, "groups", "-o", output, **answers)
+
+
+def test_an_answer_of_a_newer_service_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = of_group("billing")
+    answer = answers["get_failover_offset"]
+    answer.outcome, answer.notes[:] = 99, [98]
+    answer.sources.add(region="a", via="magic", position=4)
+    out = told(monkeypatch, "explain", "billing", "t", "0", "--to", "b", **answers)
+    assert "99 + 98" in out
+    assert "magic" in out
+
+
 # --- status -----------------------------------------------------------------------------------------------------------
 
 

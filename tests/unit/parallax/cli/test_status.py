@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from parallax.cli.main import app
-from parallax.cli.status import Health, _moves
+from parallax.cli.status import Health, _moves, _route
 from parallax.client.client import OffsetClient
 from parallax.v1 import overview_pb2 as pb
 from tests.contract.test_service_overview import shard
@@ -44,6 +44,11 @@ def test_a_canary_that_is_late_is_said(values: dict[str, Any], health: str, says
     line = route_line(**values)
     assert (line["health"], "canary" in line["says"]) == (health, bool(says))
     assert says in line["says"]
+
+
+def test_a_state_of_a_newer_service_is_a_number() -> None:
+    line = _route(pb.RouteReplication(route="a->b", state=cast("pb.RouteState", 99)))
+    assert (line.health, line.says) == (Health.BROKEN, "99")
 
 
 def moved(*, newer: int, older: int = 0) -> OffsetClient:
