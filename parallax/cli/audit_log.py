@@ -142,7 +142,7 @@ def moment_of(text: str, now_ms: int, option: str) -> int:
     Raises:
         InvalidNameError: it is neither.
     """
-    ago = re.fullmatch(r"(\d+)([mhd])", text)
+    ago = re.fullmatch(r"(\d{1,12})([mhd])", text)
     if ago is not None:
         return max(0, now_ms - int(ago[1]) * _UNITS_MS[ago[2]])
     try:

@@ -98,9 +98,10 @@ def seconds_of(text: str) -> float:
         InvalidNameError: it is none.
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
-    if found is None or float(found[1]) <= 0:
+    every_s = 0.0 if found is None else float(found[1]) * _UNITS_S[found[2]]
+    if not 0 < every_s <= threading.TIMEOUT_MAX:
         raise InvalidNameError(f"--every {text!r}: a duration is a number and s, m, h or d, such as 24h")
-    return float(found[1]) * _UNITS_S[found[2]]
+    return every_s
 
 
 def _run_all(

@@ -14,6 +14,8 @@ from parallax.cli import completion
 from parallax.cli.connecting import connect
 from parallax.cli.offset_tables import show_offsets, show_routes, tell
 from parallax.cli.options import (
+    MOST_32,
+    MOST_64,
     TIMEOUT_MS,
     AuthorityOption,
     ByTimestampOption,
@@ -40,7 +42,7 @@ from parallax.picture.table import to_csv
 from parallax.v1 import offsets_pb2 as pb
 
 Topic = Annotated[str, typer.Argument(help="A topic.", autocompletion=completion.topics)]
-Partition = Annotated[int, typer.Argument(help="A partition.", min=0)]
+Partition = Annotated[int, typer.Argument(help="A partition.", min=0, max=MOST_32)]
 RouteText = Annotated[str, typer.Argument(help="A route, written 'a->b'.")]
 To = Annotated[
     str,
@@ -146,7 +148,10 @@ def explain(
     to: To,
     origin: From = None,
     next_offset: Annotated[
-        int | None, typer.Option("--next-offset", help="Go by this position. Default: the group's commit.")
+        int | None,
+        typer.Option(
+            "--next-offset", min=0, max=MOST_64, help="Go by this position. Default: the group's commit."
+        ),
     ] = None,
     by_timestamp: ByTimestampOption = False,
     margin_ms: MarginOption = None,
@@ -216,8 +221,12 @@ def runs(
     route: RouteText,
     topic: Topic,
     partition: Partition,
-    start: Annotated[int, typer.Option("--start", min=0, help="From this target offset on.")] = 0,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Rows of each lineage, about.")] = 100,
+    start: Annotated[
+        int, typer.Option("--start", min=0, max=MOST_64, help="From this target offset on.")
+    ] = 0,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=MOST_32, help="Rows of each lineage, about.")
+    ] = 100,
     config: ServicesConfigOption = None,
     service: ServiceOption = None,
     tls_ca: AuthorityOption = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -16,6 +17,20 @@ from parallax.config.config import Config
 from parallax.domain.ids import RegionName, names_a_cluster
 from parallax.errors import InvalidNameError
 from parallax.v1 import offsets_pb2 as pb
+
+MOST_32, MOST_64 = 2**31 - 1, 2**63 - 1
+"""What the numbers of an offset service's questions hold."""
+
+
+def finite(value: float | None) -> float | None:
+    """A number that can be waited for, which ``nan`` and ``inf`` are not.
+
+    Raises:
+        typer.BadParameter: it is one of those.
+    """
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is no number of seconds")
+    return value
 
 
 def with_default(name: str) -> type[TyperGroup]:
@@ -89,7 +104,7 @@ AuthorityOption = Annotated[
     ),
 ]
 TimeoutOption = Annotated[
-    int, typer.Option("--timeout-ms", min=1, help="For each question, with its retries.")
+    int, typer.Option("--timeout-ms", min=1, max=MOST_32, help="For each question, with its retries.")
 ]
 
 
@@ -114,6 +129,7 @@ MarginOption = Annotated[
     typer.Option(
         "--margin-ms",
         min=0,
+        max=MOST_64,
         help="With --by-timestamp: how much older than the group's position an unconsumed record may be. "
         "Default: service.by_timestamp_margin_ms.",
     ),
@@ -123,6 +139,7 @@ TimestampOption = Annotated[
     typer.Option(
         "--timestamp-ms",
         min=0,
+        max=MOST_64,
         help="With --by-timestamp: go by this time (Unix epoch) instead of that of the group's position.",
     ),
 ]
@@ -232,16 +249,23 @@ WithinOption = Annotated[
     typer.Option(
         "--within-s",
         min=0,
+        callback=finite,
         help=f"With --max-redelivered: how long that may take; nothing is changed if it takes longer. Default: {WAIT_S:g}.",
     ),
 ]
 AtOnceOption = Annotated[int, typer.Option("--at-once", min=1, max=64, help="Groups that move side by side.")]
 DrainOption = Annotated[
-    float, typer.Option("--drain-timeout-s", min=0, help="Planned: how long a group may take to leave.")
+    float,
+    typer.Option(
+        "--drain-timeout-s", min=0, callback=finite, help="Planned: how long a group may take to leave."
+    ),
 ]
 CatchUpOption = Annotated[
     float,
     typer.Option(
-        "--catch-up-timeout-s", min=0, help="Planned: how long consumed records may take to arrive."
+        "--catch-up-timeout-s",
+        min=0,
+        callback=finite,
+        help="Planned: how long consumed records may take to arrive.",
     ),
 ]

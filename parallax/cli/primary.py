@@ -12,6 +12,7 @@ from rich.text import Text
 from parallax.cli import completion
 from parallax.cli.connecting import connect
 from parallax.cli.options import (
+    MOST_64,
     TIMEOUT_MS,
     ActorOption,
     AuthorityOption,
@@ -65,7 +66,12 @@ def primary(
     ] = False,
     expect: Annotated[
         int | None,
-        typer.Option("--expect", help="Refuse unless this is the group's fencing number (0: none yet)."),
+        typer.Option(
+            "--expect",
+            min=0,
+            max=MOST_64,
+            help="Refuse unless this is the group's fencing number (0: none yet).",
+        ),
     ] = None,
     reason: Annotated[str, typer.Option("--reason", help="Kept with the decision.")] = "",
     actor: ActorOption = None,

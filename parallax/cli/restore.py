@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from parallax.cli import completion
-from parallax.cli.options import ConfigOption, JsonOption
+from parallax.cli.options import ConfigOption, JsonOption, finite
 from parallax.cli.output import console, log_beside_result, print_json, table
 from parallax.config.config import load
 from parallax.domain.ids import RegionName, aggregate_cluster
@@ -42,7 +42,12 @@ def restore(
     ] = False,
     patience_s: Annotated[
         float,
-        typer.Option("--patience-s", min=1, help="With --wait: give up after nothing came for so long."),
+        typer.Option(
+            "--patience-s",
+            min=1,
+            callback=finite,
+            help="With --wait: give up after nothing came for so long.",
+        ),
     ] = 60.0,
     as_json: JsonOption = False,
 ) -> None:

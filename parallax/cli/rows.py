@@ -15,6 +15,7 @@ import typer
 import yaml
 
 from parallax.cli.choosing import EntryChoice, Row
+from parallax.cli.options import finite
 from parallax.cli.output import console, table
 from parallax.picture.text import visible
 
@@ -57,7 +58,9 @@ LimitOption = Annotated[
 PrefixOption = Annotated[str, typer.Option("--prefix", help="Names that begin so.")]
 WatchOption = Annotated[
     float | None,
-    typer.Option("--watch", min=0.5, help="Show it again every so many seconds, until interrupted."),
+    typer.Option(
+        "--watch", min=0.5, callback=finite, help="Show it again every so many seconds, until interrupted."
+    ),
 ]
 
 

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from parallax.cli.options import ConfigOption, GroupArgument, JsonOption
+from parallax.cli.options import ConfigOption, GroupArgument, JsonOption, finite
 from parallax.cli.output import console, log_beside_result, table
 from parallax.cli.rows import DocumentFormat, DocumentOption, written
 from parallax.config.config import load
@@ -45,7 +45,12 @@ def verify(
     ] = Consumers.AUTO,
     wait_s: Annotated[
         float,
-        typer.Option("--wait-s", min=0, help="How long to wait for an index that lags behind the group."),
+        typer.Option(
+            "--wait-s",
+            min=0,
+            callback=finite,
+            help="How long to wait for an index that lags behind the group.",
+        ),
     ] = 5.0,
     output: DocumentOption = DocumentFormat.TABLE,
     as_json: JsonOption = False,

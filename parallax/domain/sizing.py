@@ -35,6 +35,8 @@ MEDIAN_MS = {4: 9, 40: 12, 400: 43}
 """By partitions of a lease, at 2,000 records/s."""
 TURNS_PER_S = 5
 """Of a lease, in which it may write a row to the store (`index.interval_ms`)."""
+_MOST = 10**15
+"""More of anything than there can be: what is reckoned stays a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +66,9 @@ class Load:
             InvalidNameError: a number is none that can be.
         """
         numbers = (self.sources, self.records_per_s, self.record_bytes, self.batch_bytes, self.partitions)
-        if min(numbers) <= 0 or not 0 < self.busy <= 1:
+        if not all(0 < number <= _MOST for number in numbers) or not 0 < self.busy <= 1:
             raise InvalidNameError(
-                "sources, records, bytes and partitions are greater than 0, and 'busy' lies between 0 and 1"
+                "sources, records, bytes and partitions are greater than 0 and no more than 10^15, and 'busy' lies between 0 and 1"
             )
 
     @property

@@ -192,7 +192,9 @@ def test_moments(text: str, at_ms: int) -> None:
     assert moment_of(text, NOW_MS, "--since") == at_ms
 
 
-@pytest.mark.parametrize("text", ["yesterday", "7", "", "2023-11-14T22:13:20"])
+@pytest.mark.parametrize(
+    "text", ["yesterday", "7", "", "2023-11-14T22:13:20", pytest.param("9" * 4_301 + "h", id="digits")]
+)
 def test_what_is_no_moment_is_refused(text: str) -> None:
     with pytest.raises(InvalidNameError, match="--since"):
         moment_of(text, NOW_MS, "--since")

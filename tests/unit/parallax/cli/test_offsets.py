@@ -265,3 +265,26 @@ def test_a_range_that_shows_nothing_is_refused(
     refused = explained(monkeypatch, *options)
     assert isinstance(refused.exception, InvalidNameError)
     assert why in str(refused.exception)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("explain", "g", "t", "0", "--to", "b", "--next-offset", str(2**63)),
+        ("explain", "g", "t", str(2**31), "--to", "b"),
+        ("explain", "g", "t", "0", "--to", "b", "--by-timestamp", "--margin-ms", str(2**63)),
+        ("offsets", "g", "--by-timestamp", "--timestamp-ms", str(2**63)),
+        ("offsets", "g", "--timeout-ms", "9" * 400),
+        ("runs", "a->b", "t", "0", "--start", str(2**63)),
+        ("runs", "a->b", "t", "0", "--limit", str(2**31)),
+        ("primary", "g", "--set", "a", "--expect", str(2**63)),
+        ("status", "--watch", "nan"),
+        ("groups", "--watch", "inf"),
+        ("verify", "g", "-c", "x", "--wait-s", "nan"),
+        ("failover", "g", "-c", "x", "--drain-timeout-s", "inf"),
+    ],
+)
+def test_a_number_that_none_can_hold_is_a_command_line_that_can_not_be(words: tuple[str, ...]) -> None:
+    done = CliRunner(env={"PARALLAX_CONFIG": ""}).invoke(app, [*words])
+    assert done.exit_code == 2, repr(done.exception)
+    assert "Invalid value" in done.output

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
@@ -29,3 +30,17 @@ def test_it_is_written_for_people_and_for_programs() -> None:
 
 def test_a_load_that_is_none_is_a_mistake_that_is_told() -> None:
     assert isinstance(run("--sources", "0").exception, InvalidNameError)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--records-per-s", "nan"),
+        ("--records-per-s", "inf"),
+        ("--records-per-s", "1e308"),
+        ("--busy", "nan"),
+        ("--partitions", "1" + "0" * 400),
+    ],
+)
+def test_what_is_no_number_of_anything_is_a_mistake_that_is_told(words: tuple[str, str]) -> None:
+    assert isinstance(run(*words).exception, InvalidNameError)
