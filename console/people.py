@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from starlette.types import Scope
 
@@ -190,6 +190,14 @@ def granted_to(name: str, member_of: Collection[str], roles: Sequence[ConsoleRol
     )
 
 
+def split_address(text: str) -> SplitResult:
+    """The parts of an address in a header; none where it can't be one."""
+    try:
+        return urlsplit(text)
+    except ValueError:
+        return urlsplit("")
+
+
 class Seal:
     """Marks forms of this console, so that no other page can have one of them sent for somebody.
 
@@ -217,8 +225,8 @@ class Seal:
         Raises:
             NoRoleError: it is not.
         """
-        parts = urlsplit(origin)
-        ours = bool(origin) and (parts.netloc == host or (parts.hostname or "") in hosts)
+        parts = split_address(origin)
+        ours = bool(parts.netloc) and (parts.netloc == host or (parts.hostname or "") in hosts)
         if not ours or not hmac.compare_digest(mark.encode(), self.of(person).encode()):
             raise NoRoleError(
                 "this was not sent from a page of this console, or from one of before its last start: open the page again"

@@ -221,6 +221,7 @@ def test_a_plan_that_has_changed_is_shown_anew() -> None:
         ({}, {"Origin": "http://127.0.0.1:9999"}),
         ({}, {"Origin": "null"}),
         ({}, {"Origin": ""}),
+        ({}, {"Origin": "http://["}),
     ],
 )
 @pytest.mark.parametrize("action", ["/move/execute", "/move/cancel", "/move/rollback"])
