@@ -99,7 +99,7 @@ def create_app(
     signs_in = door if isinstance(door, SignInDoor) else None
     faces = PageFaces(
         {"navigation": NAVIGATION, "region": region},
-        None if signs_in is None else SignsIn(forms.seal_of, sign_in_again),
+        None if signs_in is None else SignsIn(forms.seal_of, sign_in_again(app)),
     )
     app.add_exception_handler(ParallaxError, faces.failed)
     app.add_exception_handler(RequestValidationError, faces.mistaken)

@@ -3,17 +3,17 @@
 # Without `annotations` of the future: FastAPI reads those of functions that are made within others.
 from collections.abc import Callable, Mapping
 from typing import Annotated
-from urllib.parse import urlsplit
 
 import structlog
 from fastapi import Depends, FastAPI, Query, Request
 from fastapi.responses import RedirectResponse
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.types import Scope
 
 from console.forms import SEE_OTHER, SealedForm, person_of
 from console.listing import link
-from console.people import NoRoleError, NotSignedInError
+from console.people import NoRoleError, NotSignedInError, split_address
 from console.signing_in import (
     ON_THE_WAY_S,
     SIGN_IN,
@@ -107,13 +107,27 @@ def refusal_of(faces: PageFaces) -> Callable[[Scope, ParallaxError], Response]:
     return refusal
 
 
-def sign_in_again(request: Request, error: ParallaxError) -> tuple[str, str]:
-    """The link of an error's page, and its words."""
-    if not isinstance(error, NotSignedInError):
-        return link(SIGN_IN, anew="true"), "Sign in as somebody else"
-    if request.method == "GET":
-        return link(SIGN_IN, to=page_of_ours(address_of(request))), "Sign in"
-    came_from = urlsplit(request.headers.get("referer", ""))
-    ours = came_from.netloc == request.headers.get("host", "")
-    page = f"{came_from.path}?{came_from.query}" if came_from.query else came_from.path
-    return link(SIGN_IN, to=page if ours else "/"), "Sign in"
+def sign_in_again(app: FastAPI) -> Callable[[Request, ParallaxError], tuple[str, str]]:
+    """The link of an error's page, and its words.
+
+    Args:
+        app: whose pages are come back to.
+    """
+
+    def again(request: Request, error: ParallaxError) -> tuple[str, str]:
+        if not isinstance(error, NotSignedInError):
+            return link(SIGN_IN, anew="true"), "Sign in as somebody else"
+        if request.method == "GET":
+            return link(SIGN_IN, to=page_of_ours(address_of(request))), "Sign in"
+        came_from = split_address(request.headers.get("referer", ""))
+        ours = came_from.netloc == request.headers.get("host", "") and _can_be_opened(app, came_from.path)
+        page = f"{came_from.path}?{came_from.query}" if came_from.query else came_from.path
+        return link(SIGN_IN, to=page if ours else "/"), "Sign in"
+
+    return again
+
+
+def _can_be_opened(app: FastAPI, path: str) -> bool:
+    """Whether there is such a page: what a form was answered with has its address, and can't be had without the form."""
+    asked = {"type": "http", "method": "GET", "path": path, "root_path": "", "headers": []}
+    return any(route.matches(asked)[0] is Match.FULL for route in app.routes)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+from html import unescape
 from typing import Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import parse_qs, urljoin, urlsplit
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from console.app import create_app
 from console.issuer import Grant, PersonsToken, SignedIn
 from console.people import Granted, NotSignedInError, OwnToken, Person, Role
 from console.sessions import MOST, MOST_OF_ONE, Sessions
 from console.signing_in import Cookies, SignInDoor, page_of_ours
 from parallax.config.console import ConsoleOidc, ConsoleRole
 from parallax.errors import UnauthenticatedError, UnavailableError
+from tests.worlds.console_reads import group_reads
 
 HOUR_S = 3_600.0
 
@@ -105,6 +111,40 @@ def test_cookies_of_https_are_for_that_host_and_https_alone() -> None:
     assert not plain.secure
     assert all(name.startswith("__Host-") for name in (safe.session, safe.way))
     assert Cookies.of("http://127.0.0.1:7681").session != plain.session
+
+
+def signed_out(path: str, referer: str) -> httpx.Response:
+    """What a form is answered with once its sender's session has ended."""
+    app = create_app(
+        group_reads(), region="a", hosts={"parallax.example"}, door=door(Clock(), FakeIssuer()), now_ms=int
+    )
+
+    async def send() -> httpx.Response:
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="https://parallax.example") as client:
+            headers = {"accept": "text/html", "referer": referer}
+            return await client.post(path, headers=headers, data={"seal": "x"})
+
+    return asyncio.run(send())
+
+
+@pytest.mark.parametrize(
+    ("referer", "to"),
+    [
+        ("https://parallax.example/move?group=x&to=b", "/move?group=x&to=b"),
+        ("https://parallax.example/groups", "/groups"),
+        ("https://parallax.example/move/execute", "/"),  # it answers forms alone
+        ("https://parallax.example/nowhere", "/"),
+        ("https://evil.example/groups", "/"),
+        ("http://[", "/"),
+        ("", "/"),
+    ],
+)
+def test_who_signs_in_again_comes_back_to_a_page_that_can_be_opened(referer: str, to: str) -> None:
+    answer = signed_out("/move/execute", referer)
+    assert answer.status_code == 401
+    (link,) = re.findall(r'id="in" href="([^"]+)"', answer.text)
+    assert parse_qs(urlsplit(unescape(link)).query)["to"] == [to]
 
 
 # --- sessions --------------------------------------------------------------------------------------------------------
