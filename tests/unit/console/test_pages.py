@@ -204,6 +204,18 @@ def test_no_name_breaks_a_page(name: str) -> None:
     assert reads.asked[-1][1]["group"] == name
 
 
+@pytest.mark.parametrize("name", ["a\u00a0b", "tab\tx", '"><b>'])
+def test_forms_send_names_as_they_are(name: str) -> None:
+    reads = group_reads(name)
+    reads.told |= lists_of(name)
+    client = Browser(reads)
+    asked = {**EXPLAIN, "group": name, "topic": name, "from": name, "to": name}
+    for path, parameters in (("/explain", asked), ("/moves", {"group": name}), ("/groups", {"prefix": name})):
+        page = read(client, path, **parameters)
+        sent = {item["name"]: item["value"] for item in page.all("input") if item.get("value")}
+        assert sent.items() >= parameters.items()
+
+
 # --- files ---------------------------------------------------------------------------------------------------------
 
 
