@@ -217,10 +217,10 @@ def _drills(client: OffsetClient) -> Iterator[StatusLine]:
     if not drills:
         yield StatusLine(Health.LOOK, "drills", "moving was never practised", "parallax drill")
         return
-    failed = drills[0].ending in {"failed", "interrupted"}
+    well = drills[0].ending in {"passed", "running"}
     yield StatusLine(
-        Health.LOOK if failed else Health.WELL,
+        Health.WELL if well else Health.LOOK,
         "last drill",
         f"{drills[0].ending or 'unreadable'}{': ' if drills[0].problem else ''}{drills[0].problem}",
-        "parallax drills" if failed else "",
+        "" if well else "parallax drills",
     )

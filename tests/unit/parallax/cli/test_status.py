@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from parallax.cli.main import app
-from parallax.cli.status import Health, _moves, _route
+from parallax.cli.status import Health, _drills, _moves, _route
 from parallax.client.client import OffsetClient
 from parallax.v1 import overview_pb2 as pb
 from tests.contract.test_service_overview import shard
@@ -77,3 +77,21 @@ def test_moves_that_were_not_looked_at_are_said() -> None:
     said, line = _moves(moved(newer=0, older=6_000))
     assert "5,000 alone were looked at: 1 of them" in said.says
     assert line.health is Health.LOOK
+
+
+@pytest.mark.parametrize(
+    ("ending", "health"),
+    [
+        ("passed", Health.WELL),
+        ("running", Health.WELL),
+        ("failed", Health.LOOK),
+        ("interrupted", Health.LOOK),
+        ("", Health.LOOK),  # can't be read
+        ("postponed", Health.LOOK),
+    ],
+)
+def test_a_drill_of_which_nobody_knows_that_it_passed_is_to_be_looked_at(ending: str, health: Health) -> None:
+    answer = pb.ListDrillsResponse(drills=[pb.DrillSummary(drill_id="x", ending=ending)])
+    client = cast("OffsetClient", SimpleNamespace(list_drills=lambda **_: answer))
+    (line,) = _drills(client)
+    assert (line.health, bool(line.do)) == (health, health is Health.LOOK)
