@@ -176,7 +176,9 @@ def collected(
         found, after = page(after, left)
         rows += found
         if not after or (limit != EVERYTHING and len(rows) >= limit):
-            return rows, bool(after)
+            # An entry of the service may be several here.
+            shown = rows if limit == EVERYTHING else rows[:limit]
+            return shown, bool(after) or len(shown) < len(rows)
 
 
 def watched(every_s: float | None, show: Callable[[], None]) -> None:

@@ -177,6 +177,15 @@ def test_pages_are_read_until_there_are_enough() -> None:
     assert asked[-1] == ("1", 1)
 
 
+def test_what_a_page_has_beyond_the_limit_is_left_out_and_told() -> None:
+    def page(after: str, most: int) -> tuple[list[dict[str, int]], str]:
+        del after, most
+        return [{"n": number} for number in range(5)], ""
+
+    assert collected(page, 2) == ([{"n": 0}, {"n": 1}], True)
+    assert collected(page, 5) == ([{"n": number} for number in range(5)], False)
+
+
 def test_a_service_without_anything_says_what_to_run() -> None:
     with serving(World()) as served:
         assert "parallax sync" in run(served, "groups").stdout
