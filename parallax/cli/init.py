@@ -14,6 +14,7 @@ import yaml
 
 from parallax.cli.output import write_new
 from parallax.config.config import parse
+from parallax.config.values import region_name
 from parallax.errors import ConfigError
 
 _MOVES = """\
@@ -25,7 +26,7 @@ _NO_MOVES = """\
 _STORE = """\
 cassandra:
   contact_points: ["cassandra.{first}.example:9042"]
-  local_datacenter: {first}
+  local_datacenter: {key}
   replication: {{{copies}}}
 topics:
   # Patterns match the whole name; topics of Kafka's own tools are left out in any case (docs/configuration.md).
@@ -76,8 +77,13 @@ def example(mode: RouteMode, regions: Sequence[str]) -> str:
     """
     if len(set(regions)) != len(regions) or len(regions) < 2:  # noqa: PLR2004 - from one to another
         raise ConfigError(f"--region: name at least two regions, each once; these are {', '.join(regions)}")
+    try:
+        for name in regions:
+            region_name(name)
+    except ValueError as error:
+        raise ConfigError(f"--region: {error}") from None
     text = _BODIES[mode](regions) + _STORE.format(
-        first=regions[0], copies=", ".join(f"{name}: 3" for name in regions)
+        first=regions[0], key=_key(regions[0]), copies=", ".join(f"{_key(name)}: 3" for name in regions)
     )
     parse(yaml.safe_load(text))
     return text
@@ -88,7 +94,7 @@ def _aggregation(regions: Sequence[str]) -> str:
         "# Aggregation: every region's records come to an aggregate cluster in every region.\n"
         + _MOVES
         + "regions:\n"
-        + "".join(f"  {name}:\n{_regional(name)}{_aggregate(name)}{_service(name)}" for name in regions)
+        + "".join(f"  {_key(name)}:\n{_regional(name)}{_aggregate(name)}{_service(name)}" for name in regions)
     )
 
 
@@ -97,8 +103,8 @@ def _fan_out(regions: Sequence[str]) -> str:
     return (
         f"# Fan-out: records that are produced in {first} come to an aggregate cluster in each other region.\n"
         + _MOVES
-        + f"regions:\n  {first}:\n{_regional(first)}"
-        + "".join(f"  {name}:\n{_aggregate(name)}{_service(name)}" for name in others)
+        + f"regions:\n  {_key(first)}:\n{_regional(first)}"
+        + "".join(f"  {_key(name)}:\n{_aggregate(name)}{_service(name)}" for name in others)
         + f"routes: [{', '.join(f'{first}->{name}' for name in others)}]\n"
     )
 
@@ -110,8 +116,8 @@ def _active_standby(regions: Sequence[str]) -> str:
         f"# Active/standby: one Kafka in each region; {first}'s records are copied to the others, where nobody else writes while {first} is up.\n"
         "# Groups move there and back (parallax failover). Once producers write to another region, make it a 'cluster', and add its routes\n"
         "# below: they bring its records home, and nothing is wiped (docs/topologies.md).\n"
-        f"regions:\n  {first}:\n{_cluster(first)}"
-        + "".join(f"  {name}:\n{_standby(name)}" for name in others)
+        f"regions:\n  {_key(first)}:\n{_cluster(first)}"
+        + "".join(f"  {_key(name)}:\n{_standby(name)}" for name in others)
         + "routes:\n"
         + "".join(f"- {first}->{name}\n" for name in others)
         + "".join(f"# - {route}\n" for route in back)
@@ -125,7 +131,7 @@ def _two_way(regions: Sequence[str]) -> str:
         "# comes back.\n"
         + _NO_MOVES
         + "regions:\n"
-        + "".join(f"  {name}:\n{_cluster(name)}" for name in regions)
+        + "".join(f"  {_key(name)}:\n{_cluster(name)}" for name in regions)
         + f"routes: [{', '.join(pairs)}]\n"
     )
 
@@ -137,13 +143,18 @@ def _forwarding(regions: Sequence[str]) -> str:
         f"# Forwarding: one Kafka in each region; records go on from one to the next, {' -> '.join(regions)}.\n"
         + _NO_MOVES
         + "regions:\n"
-        + "".join(f"  {name}:\n{_cluster(name)}" for name in regions)
+        + "".join(f"  {_key(name)}:\n{_cluster(name)}" for name in regions)
         + f"routes:\n- {first}->{second}\n"
         + "".join(
             f"# What came from before is passed on, too.\n- {{route: {source}->{target}, copies: all}}\n"
             for source, target in steps[1:]
         )
     )
+
+
+def _key(name: str) -> str:
+    """A name where nothing stands beside it: YAML takes some for numbers, or for yes and no."""
+    return yaml.safe_dump([name], default_flow_style=True).strip("[]\n")
 
 
 def _regional(name: str) -> str:

@@ -12,7 +12,12 @@ _LAST_PORT = 65_535
 _REGION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-def _region_name(text: str) -> str:
+def region_name(text: str) -> str:
+    """The text, if a region may be called so.
+
+    Raises:
+        ValueError: it may not.
+    """
     if _REGION_NAME.fullmatch(text) is None:
         raise ValueError(
             f"{text!r} is no name for a region: it takes 1 to 64 ASCII letters, digits, '.', '_' and '-', and begins "
@@ -43,7 +48,7 @@ def _addresses(text: str) -> str:
     return text
 
 
-RegionKey = Annotated[str, AfterValidator(_region_name)]
+RegionKey = Annotated[str, AfterValidator(region_name)]
 """A region's name. It becomes part of names of clusters, topics and transactional ids, and of routes (``a->b``)."""
 
 Address = Annotated[str, AfterValidator(_address)]

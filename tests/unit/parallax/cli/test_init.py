@@ -76,7 +76,26 @@ def test_a_standby_that_producers_move_to_becomes_what_its_file_says(tmp_path: P
     assert list(check_graph(after, after.all_routes(), seen)) == []
 
 
-@pytest.mark.parametrize("regions", [["a"], ["a", "a"], ["a", "b b"]])
-def test_regions_that_can_not_be_are_refused(regions: list[str]) -> None:
-    with pytest.raises(ConfigError):
+@pytest.mark.parametrize("mode", ROUTES)
+@pytest.mark.parametrize(
+    "name", ["no", "on", "null", "1", "1.5", "1e3", "0x1f", "2026-11-29", "2026-13-45", "y"]
+)
+def test_a_region_may_be_called_what_yaml_takes_for_something_else(
+    tmp_path: Path, mode: RouteMode, name: str
+) -> None:
+    path = tmp_path / "parallax.yaml"
+    path.write_text(example(mode, [name, "b", "c"]), encoding="utf-8")
+    assert list(load(path, {}).regions) == [name, "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("regions", "why"),
+    [
+        (["a"], "at least two"),
+        (["a", "a"], "each once"),
+        *((["a", name], "no name for a region") for name in ("b b", "[", "{x", "a: b", "'", "&a", "")),
+    ],
+)
+def test_regions_that_can_not_be_are_refused(regions: list[str], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
         example(RouteMode.AGGREGATION, regions)
