@@ -18,7 +18,7 @@ from parallax.config.auth import Auth, ClientSettings
 from parallax.config.console import ConsoleSettings
 from parallax.config.environment import override
 from parallax.config.mirror_maker_export import MirrorMakerExport
-from parallax.config.mistakes import describe, repeated_keys, yaml_mistake
+from parallax.config.mistakes import describe, wrong_sections, yaml_mistake
 from parallax.config.pace import PACES, PaceName, Rests
 from parallax.config.secret import Secret, check_given_once, note_origins, read_secret
 from parallax.config.security import Security, StoreTls
@@ -643,8 +643,8 @@ def load(path: Path | str, environ: Mapping[str, str] | None = None) -> Config:
         raise ConfigError(yaml_mistake(error, path, text)) from None
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: expected keys such as 'regions' and 'cassandra' at the top")
-    if repeated := repeated_keys(node, path):
-        raise ConfigError("\n".join(repeated))
+    if wrong := wrong_sections(node, path):
+        raise ConfigError("\n".join(wrong))
     origins = override(values, os.environ if environ is None else environ, Config)
     try:
         config = Config.model_validate(values)

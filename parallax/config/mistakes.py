@@ -140,23 +140,33 @@ def _name(part: int | str) -> int | str:
     return part if isinstance(part, int) else re.sub(r"[:=].*", "...", part, flags=re.DOTALL)
 
 
-def repeated_keys(node: Node | None, path: Path) -> list[str]:
-    """A line for each key that stands twice in one section: YAML would take the last one without a word."""
-    lines = []
+def wrong_sections(node: Node | None, path: Path) -> list[str]:
+    """A line for each key that stands twice in one section, where YAML would take the last one without a word, and for what holds itself."""
+    return list(_wrong_in(node, path, set(), frozenset()))
+
+
+def _wrong_in(node: Node | None, path: Path, seen: set[int], within: frozenset[int]) -> Iterator[str]:
+    if not isinstance(node, MappingNode | SequenceNode):
+        return
+    if id(node) in within:
+        yield f"{path}:{node.start_mark.line + 1}: what stands there holds itself, by an anchor (&) and its alias (*)"
+    if id(node) in seen:
+        return
+    seen.add(id(node))
     if isinstance(node, MappingNode):
-        seen: dict[str, int] = {}
-        for key, value in node.value:
-            name, line = str(key.value), key.start_mark.line + 1
-            if name in seen and name != _MERGE:
-                lines.append(
-                    f"{path}:{line}: key {_name(name)!r} stands there twice, first in line {seen[name]}"
-                )
-            seen.setdefault(name, line)
-            lines += repeated_keys(value, path)
-    elif isinstance(node, SequenceNode):
-        for value in node.value:
-            lines += repeated_keys(value, path)
-    return lines
+        yield from _repeated_keys(node, path)
+    inner = [value for _, value in node.value] if isinstance(node, MappingNode) else node.value
+    for value in inner:
+        yield from _wrong_in(value, path, seen, within | {id(node)})
+
+
+def _repeated_keys(node: MappingNode, path: Path) -> Iterator[str]:
+    seen: dict[str, int] = {}
+    for key, _ in node.value:
+        name, line = str(key.value), key.start_mark.line + 1
+        if name in seen and name != _MERGE:
+            yield f"{path}:{line}: key {_name(name)!r} stands there twice, first in line {seen[name]}"
+        seen.setdefault(name, line)
 
 
 def variable_of(origins: Mapping[KeyPath, str], location: KeyPath) -> tuple[str | None, int]:

@@ -246,6 +246,17 @@ def test_keys_that_are_taken_over_stand_there_once(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("text", ["a: &x {b: *x}\n", "a: &x\n- [*x]\n", "a: &x {<<: *x}\n"])
+def test_what_holds_itself_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError, match=r"parallax\.yaml"):
+        load(written(tmp_path, GOOD + text), {})
+
+
+def test_a_section_may_stand_in_several_places(tmp_path: Path) -> None:
+    shared = GOOD.replace('{bootstrap_servers: "127.0.0.1:1"}', '&k {bootstrap_servers: "127.0.0.1:1"}', 1)
+    load(written(tmp_path, shared.replace('{bootstrap_servers: "127.0.0.1:5"}', "*k")), {})
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.yaml: cannot be read"):
         load(tmp_path / "none.yaml", {})
