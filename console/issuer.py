@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import ssl
 import threading
@@ -421,10 +422,19 @@ def _grant(answer: Mapping[str, Any]) -> Grant:
     access, life, refresh = answer.get("access_token"), answer.get("expires_in"), answer.get("refresh_token")
     if not isinstance(access, str) or not access.isascii() or not access.isprintable():
         raise UnauthenticatedError("the issuer's answer holds no token")
-    told_s = float(life) if isinstance(life, int | float) and life > 0 else _UNTOLD_S
+    told_s = _life_s(life)
     # Clocks differ and calls take time: of a token that lives for less than a minute, half is used.
     good_for_s = max(told_s - 30.0, told_s / 2)
     return Grant(access, good_for_s, refresh if isinstance(refresh, str) else "")
+
+
+def _life_s(life: Any) -> float:
+    """How long a token lives; some issuers write that as text."""
+    try:
+        told_s = float(life)
+    except (TypeError, ValueError, OverflowError):
+        return _UNTOLD_S
+    return told_s if 0 < told_s < math.inf else _UNTOLD_S
 
 
 def _safe(address: str) -> str:

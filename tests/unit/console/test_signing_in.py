@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.app import create_app
-from console.issuer import Grant, PersonsToken, SignedIn
+from console.issuer import Grant, PersonsToken, SignedIn, _grant
 from console.people import Granted, NotSignedInError, OwnToken, Person, Role
 from console.sessions import MOST, MOST_OF_ONE, Sessions
 from console.signing_in import Cookies, SignInDoor, page_of_ours
@@ -145,6 +145,25 @@ def test_who_signs_in_again_comes_back_to_a_page_that_can_be_opened(referer: str
     assert answer.status_code == 401
     (link,) = re.findall(r'id="in" href="([^"]+)"', answer.text)
     assert parse_qs(urlsplit(unescape(link)).query)["to"] == [to]
+
+
+@pytest.mark.parametrize(
+    ("told", "good_for_s"),
+    [
+        (3_600, 3_570),
+        ("3600", 3_570),
+        ("40.0", 20),
+        (0, 30),
+        ("soon", 30),
+        ("inf", 30),
+        (None, 30),
+        ("nan", 30),
+    ],
+)
+def test_a_token_lives_as_long_as_its_issuer_says_in_a_number_or_in_text(
+    told: object, good_for_s: float
+) -> None:
+    assert _grant({"access_token": "t", "expires_in": told}).good_for_s == good_for_s
 
 
 # --- sessions --------------------------------------------------------------------------------------------------------
