@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, model_validator
 
 from parallax.config.secret import Secret, check_given_once, read_secret
-from parallax.config.values import Pattern, Section, is_loopback
+from parallax.config.values import HostName, Pattern, Section, is_loopback
 
 RoleName = Literal["viewer", "operator", "admin"]
 """A ladder: each may do all that stands before it."""
@@ -143,5 +143,5 @@ class ConsoleSettings(Section):
     auth: ConsoleAuth = ConsoleAuth()
     role: RoleName = "viewer"
     """Where nobody is asked who looks: what everybody on this machine may do, as far as the console's own credentials let it."""
-    hosts: tuple[str, ...] = ()
+    hosts: tuple[HostName, ...] = ()
     """Names by which browsers ask for it, without a port, besides those of this machine and its own address."""

@@ -48,6 +48,15 @@ def _addresses(text: str) -> str:
     return text
 
 
+def _host_name(text: str) -> str:
+    bracketed = text.startswith("[") and text.endswith("]")
+    if not text or "/" in text or (":" in text and not bracketed):
+        raise ValueError(
+            f"{text!r} is no name of a host alone: write it without a scheme and without a port, an IPv6 address in brackets"
+        )
+    return text
+
+
 RegionKey = Annotated[str, AfterValidator(region_name)]
 """A region's name. It becomes part of names of clusters, topics and transactional ids, and of routes (``a->b``)."""
 
@@ -56,6 +65,9 @@ Address = Annotated[str, AfterValidator(_address)]
 
 Addresses = Annotated[str, AfterValidator(_addresses)]
 """One or more of these, with commas between them."""
+
+HostName = Annotated[str, AfterValidator(_host_name)]
+"""Without a port."""
 
 Pattern = Annotated[str, AfterValidator(_pattern)]
 """A regular expression in Python's syntax."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from parallax.config.console import ConsoleAuth
+from parallax.config.console import ConsoleAuth, ConsoleSettings
 
 OIDC = {
     "issuer": "https://login.example/realms/staff",
@@ -75,3 +75,16 @@ def test_the_secret_is_read_from_its_file_and_shown_nowhere(tmp_path: Path) -> N
     public = auth(mode="oidc", oidc=OIDC).oidc
     assert public is not None
     assert public.secret() is None
+
+
+@pytest.mark.parametrize("name", ["parallax.example", "10.0.0.1", "[::1]"])
+def test_hosts_are_names_alone(name: str) -> None:
+    assert ConsoleSettings(hosts=(name,)).hosts == (name,)
+
+
+@pytest.mark.parametrize(
+    "name", ["parallax.example:8443", "https://parallax.example", "::1", "[::1]:8443", ""]
+)
+def test_a_host_that_no_browser_could_ask_for_is_refused(name: str) -> None:
+    with pytest.raises(ValidationError, match="without a port"):
+        ConsoleSettings(hosts=(name,))
