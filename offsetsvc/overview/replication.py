@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nsmallest
 from typing import Any
 
+import structlog
+
 from offsetsvc.lags import SAMPLES
 from offsetsvc.overview.pages import cut, limit_of
 from parallax.config.config import Config
@@ -36,6 +38,8 @@ from parallax.errors import InvalidNameError
 from parallax.ports.status import StatusStore
 from parallax.v1 import offsets_pb2
 from parallax.v1 import overview_pb2 as pb
+
+_log = structlog.get_logger(__name__)
 
 SILENT_AFTER_MS = 30_000
 """A driver tells every five seconds."""
@@ -80,6 +84,7 @@ class ReplicationLists:
         self._clock = clock
         self._lock = threading.Lock()
         self._memory: dict[Route, tuple[float, Sequence[ShardReport]]] = {}
+        self._unreadable: dict[Route, Sequence[str]] = {}
         self._lags: dict[Route, deque[offsets_pb2.LagSample]] = {}
         self._counts: dict[Route, Mapping[_ShardRun, tuple[int, int]]] = {}
         self._rates: dict[Route, float | None] = {}
@@ -187,9 +192,13 @@ class ReplicationLists:
         with self._lock:
             read_at_s, reports = self._memory.get(route, (-_MEMORY_S, ()))
         if now_s - read_at_s >= _MEMORY_S:
-            reports, _ = self._status.shard_reports(route)
+            reports, problems = self._status.shard_reports(route)
             with self._lock:
                 self._memory[route] = (now_s, reports)
+                news = problems and problems != self._unreadable.get(route)
+                self._unreadable[route] = problems
+            if news:  # the others' partitions are told
+                _log.warning("unreadable_rows", route=str(route), problems=list(problems[:_MOST_PROBLEMS]))
         return reports
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx
 import pytest
+from structlog.testing import capture_logs
 
 from offsetsvc.overview.pages import filled
+from offsetsvc.overview.replication import ReplicationLists
 from parallax.client.client import OffsetClient
 from parallax.client.json import to_json
 from parallax.domain.ids import ClusterName, GroupName, RegionName, Route, TopicName, TopicPartition
@@ -23,6 +26,7 @@ from parallax.failover.drill import history
 from parallax.failover.drill.history import DrillEnding, DrillRecord
 from parallax.failover.facts import Move, MoveKind
 from parallax.failover.journal import MoveRecord, Snapshot, Step, note_of
+from parallax.ports.status import StatusStore
 from parallax.runtime.deadline import Deadline
 from parallax.v1 import overview_pb2 as pb
 from tests.golden.stored_formats import DRILL
@@ -391,6 +395,19 @@ def _in_pages_of_one(client: OffsetClient, sort: pb.PartitionOrder) -> list[tupl
         if not after:
             break
     return found
+
+
+def test_partitions_that_can_not_be_read_are_logged_once() -> None:
+    status = SimpleNamespace(shard_reports=lambda _: ([], ["shard 1: format 9"]))
+    lists = ReplicationLists(
+        World().config, cast("StatusStore", status), lambda: NOW_MS, clock=count(step=10).__next__
+    )
+    with capture_logs() as logs:
+        for _ in range(2):
+            lists.partitions(A_TO_B, pb.ListReplicationPartitionsRequest())
+    assert [(line["event"], line["route"], line["problems"]) for line in logs] == [
+        ("unreadable_rows", "a->b", ["shard 1: format 9"])
+    ]
 
 
 def test_a_stopped_partition_says_why_and_what_to_do(http: httpx.Client) -> None:
