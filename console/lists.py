@@ -327,7 +327,7 @@ def _drill(item: pb.DrillSummary, now_ms: int) -> tuple[Cell, ...]:
         Cell(optional(item, "produced_records")),
         Cell(lost, tone="bad" if lost else ""),
         Cell(repeated, tone="warn" if repeated else ""),
-        Cell(item.group, link=link("/group", name=item.group)),
+        Cell(item.group, link=link("/group", name=item.group) if item.group else ""),
         Cell(item.actor or None),
         id_cell(item.drill_id),
     )

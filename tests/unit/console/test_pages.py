@@ -673,6 +673,16 @@ def test_what_can_not_be_read_tells_its_problem_and_no_figures() -> None:
     assert not any(words in read(client, "/sync-problems").text for words in (" ago", "UNSPECIFIED"))
 
 
+def test_a_drill_that_can_not_be_read_leads_nowhere() -> None:
+    reads = group_reads()
+    drill = overview_pb2.DrillSummary(drill_id="0192", problem="newer")
+    reads.told["list_drills"] = overview_pb2.ListDrillsResponse(drills=[drill])
+    page = read(Browser(reads), "/drills")
+    assert "newer" in page.text
+    leads = {urlsplit(item["href"]).path for item in page.all("a") if "href" in item}
+    assert not leads & {"/group", "/drilling"}
+
+
 def test_what_was_seen_earlier_tells_its_age() -> None:
     reads = group_reads()
     positions = reads.told["get_group_positions"]
