@@ -10,11 +10,12 @@ nothing. Any version of a block that is stored is true.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from parallax.domain.block_rows import BlockKey, StoredBlock, encode_turn, in_order, lineage_number
-from parallax.domain.blocks import Block, encode
+from parallax.domain.blocks import MOST_ROWS, Block, encode
 from parallax.domain.ids import Lineage, Route, RoutePartition
 from parallax.domain.index_rows import RowBatch, index_version, layout_of, left_by
 from parallax.domain.lineage_history import EpochRows, epochs_of
@@ -133,8 +134,7 @@ class BlockWriter:
         written = self.write_all(at_ms) if self._unread and not old else 0
         self._next = run_log_next
         numbers = [lineage_number(batch.partition, batch.lineage) for batch in batches]
-        # What an earlier layout has left lies in blocks alone: a turn's rows come behind all of earlier layouts.
-        untold = [old or layout_of(batch.version) != self._layout for batch in batches]
+        untold = [old or not tellable for tellable in self._tellable(numbers, batches)]
         self._unread = self._unread or any(untold)
         layouts = {layout_of(batch.version) for batch in batches} - {self._layout}
         self._left.update(dict.fromkeys(layouts, run_log_next))
@@ -163,9 +163,24 @@ class BlockWriter:
             return written + (self.write_all() if self._turns >= _MOST_TURNS else 0)
         if self._all_written_at_ms is None:
             self._all_written_at_ms = at_ms
-        if not old and abs(at_ms - self._all_written_at_ms) >= self._interval_ms:  # clocks may go back
+        due = abs(at_ms - self._all_written_at_ms) >= self._interval_ms  # clocks may go back
+        if not old and (due or self._unread):  # what no turn tells of is readable now
             written += self.write_all(at_ms)
         return written
+
+    def _tellable(self, numbers: Sequence[int], batches: Sequence[RowBatch]) -> list[bool]:
+        """Of each batch whether a turn can tell of it, and not blocks alone.
+
+        What an earlier layout has left it can't: a turn's rows come behind all of earlier layouts. Nor more rows of a lineage
+        than a block holds.
+        """
+        rows: Counter[int] = Counter()
+        for number, batch in zip(numbers, batches, strict=True):
+            rows[number] += len(batch.rows)
+        return [
+            layout_of(batch.version) == self._layout and rows[number] <= MOST_ROWS
+            for number, batch in zip(numbers, batches, strict=True)
+        ]
 
     def reach(self, run_log_next: int) -> None:
         """Say that nothing more is below a run-log next offset: what lies there is told already, or none of the lease's.

@@ -42,6 +42,8 @@ _QUEUE_BOUND_BYTES = 16 * 1024 * 1024
 """As they are encoded; decoded they take some six times that. With hundreds of partitions an entry has tens of KiB."""
 _ENTRIES_PER_TURN = 2_000
 _BYTES_PER_TURN = 4 * 1024 * 1024
+_ROWS_PER_TURN = 50_000
+"""Of all partitions, for all may be of one: less than `parallax.domain.blocks.MOST_ROWS`. An entry with more is a turn by itself."""
 _STOPS_AGAIN_MS = STOPS_KEPT_S * 1_000 / 3
 _OLD_AFTER_MS = 120_000
 """Entries that were committed so long ago are no news: of them blocks are written, and no turns."""
@@ -414,13 +416,18 @@ class IndexFeed:
 def _turns(entries: Iterable[LoggedEntry]) -> Iterator[list[LoggedEntry]]:
     """Cut entries into what is written at once."""
     turn: list[LoggedEntry] = []
-    size_bytes = 0
+    size_bytes = rows = 0
     for item in entries:
+        further = sum(len(part.source_start) for part in item[1].partitions)
+        if turn and rows + further > _ROWS_PER_TURN:
+            yield turn
+            turn, size_bytes, rows = [], 0, 0
         turn.append(item)
         size_bytes += item[1].ByteSize()
+        rows += further
         if len(turn) >= _ENTRIES_PER_TURN or size_bytes >= _BYTES_PER_TURN:
             yield turn
-            turn, size_bytes = [], 0
+            turn, size_bytes, rows = [], 0, 0
     if turn:
         yield turn
 

@@ -304,6 +304,13 @@ def test_owners_die_and_follow_each_other_and_nothing_is_lost() -> None:
     assert total.compared > 1_000
 
 
+def test_nothing_is_lost_where_turns_can_tell_of_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "MOST_ROWS", 2)
+    total = play(range(150))
+    assert total.deaths > 60
+    assert total.late > 10
+
+
 # --- mutants -------------------------------------------------------------------------------------------------------
 
 WRITE_ALL = BlockWriter.write_all

@@ -27,6 +27,7 @@ from parallax.errors import (
     StoreUnavailableError,
     UnknownTopicError,
 )
+from parallax.index.reader import BlockIndex
 from parallax.ports.index import STOPS_KEPT_S
 from parallax.v1.runlog_pb2 import Entry
 from replicator.copying.session_end import SessionError
@@ -384,6 +385,24 @@ def test_what_is_written_at_once_is_bounded_by_bytes_too(
     while not feed.complete:
         feed.turn()
     assert counts == [2, 2, 1]
+
+
+@pytest.mark.parametrize("entries", [(35_000, 35_000), (70_000,)])
+def test_more_rows_of_a_partition_than_a_turn_can_tell_of_are_indexed(entries: Sequence[int]) -> None:
+    """Of a source that was compacted nearly every record is a run by itself."""
+    log, index = RunLog(), MemoryMappingIndex()
+    feed, first = feed_of(index, log), 0
+    for count in entries:
+        rows = [Run(2 * at, at, 1, max(2 * at - 1, 0)) for at in range(first, first + count)]
+        one = entry(rows, 4_900)
+        feed.offer(log.append(one), one)
+        first += count
+    for _ in entries:
+        feed.turn()
+    assert feed.complete
+    history = BlockIndex(index).history(PARTITION, LINEAGE)
+    assert [row.target_start for row in history.rows] == list(range(first))
+    assert index.newest(ROUTE, ITEM.topic)[0, LINEAGE].row.target_end == first
 
 
 class BusyLock:
