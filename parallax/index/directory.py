@@ -110,10 +110,8 @@ class Blocks:
                     new.append((place, generation))
                 else:
                     found[place] = directory
-            elif _of_earlier_layouts(directory.generation) != _of_earlier_layouts(generation):
-                new.append(
-                    (place, generation)
-                )  # what they had left may have got keys before all that are known
+            elif _anew(directory.generation, generation):
+                new.append((place, generation))
             elif directory.generation != generation:
                 changed.append((place, generation, directory))
             else:
@@ -152,6 +150,8 @@ class Blocks:
         known = self._blocks.get(name) or self._held.get(name)
         if known is None or known.generation == generation:
             return None if known is None else known.block
+        if known.generation.losses != generation.losses:
+            return None
         left = name.key.term == left_by(layout_of(name.key.term))
         grows = left and _of_earlier_layouts(known.generation) != _of_earlier_layouts(generation)
         return known.block if known.final and not grows else None
@@ -174,9 +174,15 @@ class Blocks:
         return known
 
 
+def _anew(known: Generation, generation: Generation) -> bool:
+    """Whether keys that are known are not to be gone on with: other ones may be in their place, or before them."""
+    return known.losses != generation.losses or _of_earlier_layouts(known) != _of_earlier_layouts(generation)
+
+
 def _of_earlier_layouts(generation: Generation) -> Sequence[Reached]:
-    latest = max((lease.layout for lease in generation), default=0)
-    return [lease for lease in generation if lease.layout != latest]
+    """Of the leases that have left something to others: once it is in blocks there may be keys before all that were known."""
+    latest = max((lease.layout for lease in generation.reached), default=0)
+    return [lease for lease in generation.reached if lease.layout != latest]
 
 
 class StoredTable(BlockTable):

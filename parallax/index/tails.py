@@ -50,8 +50,16 @@ class _Lease:
         return self.reached.term, self.reached.run_log_next
 
 
-Generation = tuple[Reached, ...]
-"""How far the blocks of all leases of a route reach: what was read of blocks at one is all there until it changes."""
+class Generation(NamedTuple):
+    """When something was read of blocks: it is all there until another one follows.
+
+    Attributes:
+        reached: how far the blocks of all leases of the route reach.
+        losses: how often the store had lost what it held.
+    """
+
+    reached: tuple[Reached, ...] = ()
+    losses: int = 0
 
 
 _QUIET = 3
@@ -81,6 +89,7 @@ class Tails:
         self._leases: defaultdict[Route, dict[tuple[int, int], _Lease]] = defaultdict(dict)
         self._changes: defaultdict[Route, int] = defaultdict(int)
         self._takeovers: defaultdict[Route, int] = defaultdict(int)
+        self._losses: defaultdict[Route, int] = defaultdict(int)
         self._told: defaultdict[Route, defaultdict[int, int]] = defaultdict(lambda: defaultdict(int))
         self._in_order: defaultdict[Route, dict[int, tuple[int, list[TurnRows]]]] = defaultdict(dict)
         """Pieces by `lineage_number` as `pieces` gives them, where it was asked for them."""
@@ -91,7 +100,14 @@ class Tails:
         Raises:
             StoreUnavailableError: the store did not answer in time.
         """
-        wanted, anew = self._wanted(self._store.reached(routes))
+        reached = self._store.reached(routes)
+        doubted = self._went_back(reached)
+        if doubted:
+            # A replica that lags behind may have said it once. Rows are given up at once where it is so: beside lost ranges that
+            # are not in the store again yet, they would tell that what was lost was consumed.
+            reached = self._store.reached(routes)
+            self._forget(doubted & self._went_back(reached))
+        wanted, anew = self._wanted(reached)
         if not wanted:
             return
         told = self._store.turns(wanted)
@@ -99,7 +115,7 @@ class Tails:
         with self._lock:
             for asked, turns in zip(wanted, decoded, strict=True):
                 lease = self._lease(asked, anew.get((asked.route, asked.layout, asked.shard)))
-                if asked.after > lease.after:
+                if lease is None or asked.after > lease.after:
                     continue  # those between were not read
                 lease.quiet = 0 if turns else lease.quiet + 1
                 for upto, turn in turns:
@@ -111,6 +127,29 @@ class Tails:
                             piece = TurnRows(block, turn.committed_at_ms)
                             lease.pieces[number].append(piece)
                             self._add_in_order(asked, number, piece)
+
+    def _went_back(self, reached: Mapping[Route, Sequence[Reached]]) -> set[Route]:
+        """The routes of which the store knows less than it did: another one is in its place, which has lost it all.
+
+        No lease's term, nor how far its blocks reach, ever grows less, but for the moment in which an owner is followed.
+        """
+        gone: set[Route] = set()
+        with self._lock:
+            for route, leases in reached.items():
+                told = {(item.layout, item.shard): item for item in leases}
+                if any(
+                    _is_less(told.get(place), lease.reached) for place, lease in self._leases[route].items()
+                ):
+                    gone.add(route)
+        return gone
+
+    def _forget(self, routes: Collection[Route]) -> None:
+        """Begin anew with routes."""
+        with self._lock:
+            for route in routes:
+                self._leases[route].clear()
+                self._losses[route] += 1
+                self._take_over(route)
 
     def _wanted(
         self, reached: Mapping[Route, Sequence[Reached]]
@@ -134,17 +173,23 @@ class Tails:
                         wanted.append(TurnsWanted(route, item.layout, item.shard, lease.after))
         return wanted, anew
 
-    def _lease(self, asked: TurnsWanted, anew: _Lease | None) -> _Lease:
-        """What is known of a lease, or what takes its place: not before its turns were read, for it begins without any."""
+    def _lease(self, asked: TurnsWanted, anew: _Lease | None) -> _Lease | None:
+        """What is known of a lease, or what takes its place: not before its turns were read, for it begins without any.
+
+        None: it was forgotten while they were read.
+        """
         leases = self._leases[asked.route]
         known = leases.get((asked.layout, asked.shard))
         if anew is not None and (known is None or anew.age > known.age):
-            leases[asked.layout, asked.shard] = anew
-            self._changes[asked.route] += 1
-            self._takeovers[asked.route] += 1
-            self._told[asked.route].clear()
-            self._in_order[asked.route].clear()
-        return leases[asked.layout, asked.shard]  # it was there, or is now
+            leases[asked.layout, asked.shard] = known = anew
+            self._take_over(asked.route)
+        return known
+
+    def _take_over(self, route: Route) -> None:
+        self._changes[route] += 1
+        self._takeovers[route] += 1
+        self._told[route].clear()
+        self._in_order[route].clear()
 
     def _add_in_order(self, asked: TurnsWanted, number: int, piece: TurnRows) -> None:
         """Put a piece behind the others of its lineage, where it comes last of all; else they are put in order anew."""
@@ -171,7 +216,8 @@ class Tails:
     def generation(self, route: Route) -> Generation:
         """How far the blocks of the route reach."""
         with self._lock:
-            return tuple(lease.reached for lease in self._leases[route].values())
+            reached = tuple(lease.reached for lease in self._leases[route].values())
+            return Generation(reached, self._losses[route])
 
     def pieces(self, route: Route, number: int) -> tuple[int, Sequence[TurnRows]]:
         """The rows of a lineage in turns, in order: each piece begins and ends behind the one before it.
@@ -197,6 +243,10 @@ class Tails:
             if pieces:
                 self._in_order[route][number] = layout, pieces
             return layout, pieces[:]
+
+
+def _is_less(told: Reached | None, known: Reached) -> bool:
+    return told is None or told.term < known.term or told.run_log_next < known.run_log_next
 
 
 def in_order(pieces: Iterable[TurnRows]) -> list[TurnRows]:

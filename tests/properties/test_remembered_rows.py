@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -68,7 +68,10 @@ class Life:
     writers: dict[tuple[Route, int], BlockWriter] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.store = MemoryMappingIndex()
+        self.store = _Replaced()
+        self.said: list[LineageRecord | _Turn] = []
+        self.left: list[LineageRecord | _Turn] = []
+        self.lost = False
         self.routes = {to: [Route.parse(f"{source}->{to}") for source in "ab"] for to in "ab"}
         self.copies = [
             Copy(RoutePartition(route, TopicPartition(TOPIC, partition)))
@@ -78,36 +81,66 @@ class Life:
         ]
         for copy in self.copies:
             self._open(copy)
-        index = BlockIndex(self.store, max_age_ms=5 * MAX_AGE_MS, clock=lambda: self.now_s)
-        index.told_topics = self.store.told_topics  # type: ignore[attr-defined]
+        index = BlockIndex(self.store, max_age_ms=5 * MAX_AGE_MS, clock=lambda: self.now_s)  # type: ignore[arg-type]
         self.memory = IndexMemory(_Reads(index, self.store), max_age_ms=MAX_AGE_MS, clock=lambda: self.now_s)
         self.plans = PartitionPlans(self.memory)
 
     def _open(self, copy: Copy) -> None:
-        self.store.write_lineages(
-            [
-                LineageRecord(
-                    copy.item,
-                    copy.lineage,
-                    copy.generation,
-                    SourceOffset(copy.source_next),
-                    TargetOffset(copy.target_end),
-                    None,
-                    copy.generation + 1,
-                )
-            ]
+        self._tell(
+            LineageRecord(
+                copy.item,
+                copy.lineage,
+                copy.generation,
+                SourceOffset(copy.source_next),
+                TargetOffset(copy.target_end),
+                None,
+                copy.generation + 1,
+            )
         )
 
-    def _writer(self, copy: Copy) -> BlockWriter:
+    def _writer(self, item: RoutePartition) -> BlockWriter:
         # Each partition has a lease of its own, but for those of source b.
-        shard = copy.item.topic_partition.partition if copy.item.route.source == "a" else 0
-        key = (copy.item.route, shard)
+        shard = item.topic_partition.partition if item.route.source == "a" else 0
+        key = (item.route, shard)
         if key not in self.writers:
-            self.writers[key] = BlockWriter(self.store, copy.item.route, 0, shard, most_runs=8)
+            if not self.lost:  # by its number the first term of a store tells that another one was lost
+                self.store.begin_term(item.route, 0, shard)
+            self.writers[key] = BlockWriter(self.store, item.route, 0, shard, most_runs=8)  # type: ignore[arg-type]
         return self.writers[key]
+
+    def _tell(self, what: LineageRecord | _Turn) -> None:
+        """Write what the run log says."""
+        self.said.append(what)
+        self._write(what)
+
+    def _write(self, what: LineageRecord | _Turn) -> None:
+        if isinstance(what, LineageRecord):
+            self.store.write_lineages([what])
+            return
+        if what.lost:
+            batch = RowBatch(what.item, what.lineage, (), what.lost, what.at, what.at)
+            self.store.write_lost([batch])
+        version = index_version(layout=0, run_log_offset=what.at)
+        batch = RowBatch(what.item, what.lineage, (what.row,), (), 1_000 + what.at, version)
+        self._writer(what.item).write([batch], what.at, what.at + 1)
+
+    def lose_the_store(self) -> None:
+        """Another one takes its place, and owners that begin read the run log again."""
+        self.store.now, self.lost = MemoryMappingIndex(), True
+        self.writers.clear()
+        self.left = self.said[:]
+
+    def write_again(self, number: int) -> None:
+        """Write some of what the store had before it was lost."""
+        for what in self.left[:number]:
+            self._write(what)
+        del self.left[:number]
 
     def step(self) -> None:
         """Something happens."""
+        if self.left:
+            self.write_again(self.chance.randint(1, 1 + len(self.left)))
+            return
         copy = self.chance.choice(self.copies)
         kind = self.chance.random()
         self.changes += 1
@@ -121,18 +154,20 @@ class Life:
             )
             self._turn(copy, [gap])
         elif kind < 0.88:
-            self._writer(copy).write_all()
+            self._writer(copy.item).write_all()
         elif kind < 0.96:
             held = [key for key in self.writers if key[0] == copy.item.route]
             if held:  # the next owner begins
                 self.writers.pop(held[0]).write_all()
+        elif kind < 0.97 and not self.lost:
+            self.lose_the_store()
         else:
             cut = self.chance.randint(0, copy.target_end)
             copy.target_end, copy.generation = cut, copy.generation + 1
             self._open(copy)
 
     def _turn(self, copy: Copy, lost: Sequence[LostRange]) -> None:
-        writer = self._writer(copy)
+        writer = self._writer(copy.item)
         at = max(self.entries, writer.begins_at)
         self.entries = at + 1
         count = self.chance.choice([0, 1, 5])
@@ -147,15 +182,12 @@ class Life:
         if count:
             copy.source_next = copy.last_run_end = row.source_end
             copy.target_end = row.target_end
-        if lost:
-            self.store.write_lost([RowBatch(copy.item, copy.lineage, (), tuple(lost), at, at)])
-        version = index_version(layout=0, run_log_offset=at)
-        writer.write([RowBatch(copy.item, copy.lineage, (row,), (), 1_000 + at, version)], at, at + 1)
+        self._tell(_Turn(copy.item, copy.lineage, row, tuple(lost), at))
 
     def compare(self) -> None:
         """Ask both about a partition."""
         partition = self.chance.randrange(PARTITIONS)
-        fresh = IndexMemory(_Reads(BlockIndex(self.store), self.store), max_age_ms=0)
+        fresh = IndexMemory(_Reads(BlockIndex(self.store), self.store), max_age_ms=0)  # type: ignore[arg-type]
         found, expected = (
             [self._rows(memory, to, partition) for to in "ab"] for memory in (self.memory, fresh)
         )
@@ -189,10 +221,30 @@ class Life:
         return memory.counting_lineages(CLUSTERS[to], TOPIC, indexed, TARGET_ID)
 
 
+class _Turn(NamedTuple):
+    """A row of the run log, with what was lost before it."""
+
+    item: RoutePartition
+    lineage: Lineage
+    row: Run
+    lost: tuple[LostRange, ...]
+    at: int
+
+
+class _Replaced:
+    """A store in whose place another one may come."""
+
+    def __init__(self) -> None:
+        self.now = MemoryMappingIndex()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.now, name)
+
+
 class _Reads:
     """An index over a store, which tells of whole topics itself."""
 
-    def __init__(self, index: BlockIndex, store: MemoryMappingIndex) -> None:
+    def __init__(self, index: BlockIndex, store: _Replaced) -> None:
         self._index, self._store = index, store
 
     def __getattr__(self, name: str) -> Any:
@@ -234,6 +286,7 @@ def _takeovers_unnoticed(self: Any, wanted: Sequence[Any]) -> list[tuple[int, in
 RIGHT_TOLD = tails_module.Tails.told_of
 
 MUTANTS: dict[str, tuple[object, str, Callable[..., object]]] = {
+    "a store that was lost is not noticed": (tails_module.Tails, "_went_back", lambda *_: set()),
     "nothing is ever told": (tails_module.Tails, "told_of", _same_marks),
     "blocks that take over tell nothing": (tails_module.Tails, "told_of", _takeovers_unnoticed),
     "topics never change": (tails_module.Tails, "told", lambda _self, _route: 0),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from offsetsvc.index.memory import IndexMemory, LineageRows
-from parallax.domain.block_rows import BlockKey
+from parallax.domain.block_rows import BlockKey, lineage_number
 from parallax.domain.blocks import encode
 from parallax.domain.ids import (
     ClusterName,
@@ -30,6 +30,7 @@ from parallax.errors import StoreUnavailableError
 from parallax.index import directory as directory_module
 from parallax.index.directory import Blocks, StoredTable
 from parallax.index.reader import BlockIndex
+from parallax.index.tails import Generation
 from parallax.ports.blocks import BlocksOf, Reached, TurnsWanted
 from replicator.mapping.block_writer import BlockWriter
 from tests.memory.index import MemoryMappingIndex
@@ -222,6 +223,99 @@ def test_a_lease_that_is_quiet_is_asked_less_often_but_by_who_must_not_wait(stor
     assert len(asked) == 40
 
 
+class LosableStore:
+    """A store in whose place another one may come."""
+
+    def __init__(self) -> None:
+        self.now = MemoryMappingIndex()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.now, name)
+
+
+class IndexWithLosses(BlockIndex):
+    """Tells what was lost as well."""
+
+    def lost_ranges(self, wanted: Any) -> Any:
+        return self._store.lost_ranges(wanted)
+
+
+@pytest.fixture
+def losable() -> LosableStore:
+    """Ten turns by the fifth owner of a lease, all of them in blocks."""
+    store = LosableStore()
+    store.write_lineages([record()])
+    for _ in range(5):
+        writer = BlockWriter(store, *LEASE)  # type: ignore[arg-type]
+    for number in range(10):
+        write(writer, number)
+    writer.write_all()
+    return store
+
+
+def test_a_store_that_has_lost_all_is_believed_what_it_is_told_again(losable: LosableStore) -> None:
+    index = BlockIndex(losable)  # type: ignore[arg-type]
+    newest = index.route_topics([ROUTE], TOPIC)[ROUTE].newest[0, LINEAGE]
+    assert index.history(ITEM, LINEAGE, newest).rows
+    losable.now = MemoryMappingIndex()
+    losable.write_lineages([record()])
+    writer = BlockWriter(losable, *LEASE)  # type: ignore[arg-type]
+    for number in range(200):
+        write(writer, number)
+        if number % 20 == 19:
+            writer.write_all()
+        assert floor(index) == floor(BlockIndex(losable))  # type: ignore[arg-type]
+    _, pieces = index._tails.pieces(ROUTE, lineage_number(ITEM, LINEAGE))
+    assert len(pieces) <= 20
+
+
+def test_a_store_that_knows_nothing_of_a_lease_any_more_is_believed(losable: LosableStore) -> None:
+    index = BlockIndex(losable)  # type: ignore[arg-type]
+    assert index.history(ITEM, LINEAGE).newest is not None
+    losable.now = MemoryMappingIndex()
+    assert index.history(ITEM, LINEAGE).newest is None
+
+
+def test_a_replica_that_lags_behind_is_not_believed(losable: LosableStore) -> None:
+    index = BlockIndex(losable)  # type: ignore[arg-type]
+    rows = index.history(ITEM, LINEAGE).rows
+    read = losable.now.reached
+    for less in ([Reached(3, 0, 4, 10)], [Reached(3, 0, 5, 9)], []):
+        answers: list[Any] = [{ROUTE: less}]
+        losable.now.reached = lambda routes, left=answers: (  # type: ignore[method-assign]
+            left.pop() if left else read(routes)
+        )
+        before = index.told([(ITEM, LINEAGE)])
+        assert index.history(ITEM, LINEAGE).rows == rows
+        assert index.told([(ITEM, LINEAGE)]) == before
+        assert not answers
+
+
+def test_rows_from_before_the_store_was_lost_are_not_taken_without_what_was_lost_between_them(
+    losable: LosableStore,
+) -> None:
+    """A lost range is told again before the rows behind it: until then these would tell that it was consumed."""
+    memory = IndexMemory(IndexWithLosses(losable), max_age_ms=0)  # type: ignore[arg-type]
+    gap = LostRange(SourceOffset(100), SourceOffset(110), TargetOffset(200))
+    behind = Run(SourceOffset(110), TargetOffset(220), 10, SourceOffset(110), 0)
+    batch = RowBatch(ITEM, LINEAGE, (behind,), (gap,), 2_000, index_version(layout=3, run_log_offset=10))
+
+    def rows() -> LineageRows:
+        views = lineages_that_count(memory.route_topics([ROUTE], TOPIC), TARGET_ID)
+        (found,) = memory.rows_of(views.of(0))
+        return found
+
+    losable.write_lost([batch])
+    BlockWriter(losable, *LEASE).write([batch], 10, 11)  # type: ignore[arg-type]
+    assert rows().history().history.newest == behind
+    losable.now = MemoryMappingIndex()
+    losable.write_lineages([record()])
+    write(BlockWriter(losable, *LEASE), 0)  # type: ignore[arg-type]
+    found = rows().history().history
+    assert list(found.lost) == []
+    assert found.newest != behind
+
+
 class OldKeys:
     """A store of twenty blocks, of which few keys are told at once."""
 
@@ -255,7 +349,7 @@ PLACE = BlocksOf(RegionName("b"), TopicPartition(TOPIC, 0), 1)
 def test_two_that_learn_of_older_blocks_at_once_learn_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directory_module, "_KEYS_AT_ONCE", 8)
     blocks = Blocks(OldKeys())  # type: ignore[arg-type]
-    (known,) = blocks.directories([(PLACE, ())])
+    (known,) = blocks.directories([(PLACE, Generation())])
     table = StoredTable(blocks, PLACE, known, (0, ()))
     both, first_done, asked = threading.Barrier(2), threading.Event(), []
     read = blocks.with_older
@@ -292,12 +386,12 @@ def test_a_block_that_has_not_come_yet_is_asked_for_again() -> None:
     store.bodies[late] = encode([Run(SourceOffset(100), TargetOffset(100), 5, SourceOffset(100), 0)], 1)
     store.away.add(late)
     blocks = Blocks(store)  # type: ignore[arg-type]
-    (known,) = blocks.directories([(PLACE, ())])
+    (known,) = blocks.directories([(PLACE, Generation())])
     table = StoredTable(blocks, PLACE, known, (0, ()))
     assert len(table.get(table.by_target(105))) == 1
     store.away.clear()
     store.bodies[late] = whole
-    (known,) = blocks.directories([(PLACE, (Reached(3, 0, 1, 5),))])
+    (known,) = blocks.directories([(PLACE, Generation((Reached(3, 0, 1, 5),)))])
     table = StoredTable(blocks, PLACE, known, (0, ()))
     assert len(table.get(table.by_target(105))) == 2
 
@@ -307,7 +401,7 @@ def test_blocks_and_keys_take_no_more_memory_than_they_may() -> None:
     blocks = Blocks(store, memory_bytes=memory_bytes)  # type: ignore[arg-type]
     places = [PLACE._replace(lineage=number) for number in range(200)]
     for item in places:
-        (directory,) = blocks.directories([(item, ())])
+        (directory,) = blocks.directories([(item, Generation())])
         table = StoredTable(blocks, item, directory, (0, ()))
         assert [table.get(number).target_base for number in range(len(directory.keys))] == [
             key.target_start for key in directory.keys
