@@ -164,8 +164,8 @@ class FailoverCall:
             self._commits.require_position(only)
             self.require_partition(only)
             return [only]
-        committed = self._commits.partitions()
-        topics = self._request.topics or sorted({item.topic for item in committed})
+        held = self._commits.partitions()
+        topics = self._request.topics or self._known_of(sorted({item.topic for item in held}))
         partitions = []
         for topic in dict.fromkeys(topics):
             own = [item for item in self._request.positions if item.topic == topic]
@@ -174,6 +174,14 @@ class FailoverCall:
                 self.require_partition(item)
             partitions += [TopicPartition(topic, partition) for partition in range(count)]
         return partitions
+
+    def _known_of(self, topics: Sequence[TopicName]) -> Sequence[TopicName]:
+        """Topics on which the group has a position, but for those that lay at an origin alone that is away: they can't be gone on with."""
+        if self.origin.reachable or not self.destination.reachable:
+            return topics
+        own = {item.topic for item in self._request.positions}
+        # If none is left, what is asked about is unknown.
+        return [topic for topic in topics if topic in own or self._partitions_known(topic)] or topics
 
     def read_shared(
         self,
@@ -372,7 +380,13 @@ class FailoverCall:
             )
 
     def _partition_count(self, topic: TopicName) -> int:
-        """The larger count of both clusters; that of the index where neither can be asked."""
+        count = self._partitions_known(topic)
+        if not count:
+            raise UnknownTopicError(self._unknown_topic(topic))
+        return count
+
+    def _partitions_known(self, topic: TopicName) -> int:
+        """The larger count of both clusters; that of the index where neither can be asked. 0: nobody knows the topic."""
         infos = [view.topics().get(topic) for view in (self.origin, self.destination)]
         counts = [info.partitions for info in infos if info is not None]
         if self.origin.reachable and self.destination.reachable and counts:
@@ -382,9 +396,7 @@ class FailoverCall:
             for route in sorted(self._way.routes)
             for record in self._index.lineages(route, topic)
         ]
-        if not counts and not indexed:
-            raise UnknownTopicError(self._unknown_topic(topic))
-        return max([*counts, *indexed])
+        return max([*counts, *indexed], default=0)
 
     def _unknown_topic(self, topic: TopicName) -> str:
         known = sorted({*self.origin.topics(), *self.destination.topics()})

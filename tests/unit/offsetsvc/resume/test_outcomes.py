@@ -461,6 +461,31 @@ def test_different_partition_counts_are_a_mismatch(world: World) -> None:
     assert beyond.destination.log is None
 
 
+def test_a_topic_that_the_dead_cluster_alone_had_keeps_no_other_one_from_being_answered(world: World) -> None:
+    local = TopicPartition(TopicName("local"), 0)
+    world.groups.save_observed(
+        [
+            ObservedCommit(GROUP, A, item, TopicId(topic_id), TargetOffset(1), -1, world.now_ms)
+            for item, topic_id in ((P0, "aggregate-a-1"), (local, "l"))
+        ]
+    )
+    world.clusters[A].away = True
+    with world.service() as service:
+        (answer,) = service.failover.answers(FailoverRequest(GROUP, A, B), _deadline())
+        assert answer.topic_partition == P0
+        named = {local: TargetOffset(1)}
+        for request in (
+            FailoverRequest(GROUP, A, B, topics=(local.topic,)),
+            FailoverRequest(GROUP, A, B, positions=named),
+            FailoverRequest(GROUP, A, B, positions=named, only=local),
+        ):
+            with pytest.raises(UnknownTopicError, match="'local'"):
+                service.failover.answers(request, _deadline())
+    world.clusters[B].away = True  # it may have the topic
+    with world.service() as service, pytest.raises(UnknownTopicError, match="'local'"):
+        service.failover.answers(FailoverRequest(GROUP, A, B), _deadline())
+
+
 def test_unknown_names_are_errors_that_say_what_is_known(world: World) -> None:
     world.commit("a", 1)
     with world.service() as service:
