@@ -340,7 +340,31 @@ class Inquiry:
             return self._ask_about(request, positions, request.topics)
         except UnknownTopicError:
             # One may subscribe to a topic that is not there yet; of the others the group has commits.
+            return self._ask_about_known(request, positions)
+
+    def _ask_about_known(
+        self, request: MoveRequest, positions: Sequence[pb.PartitionPosition]
+    ) -> dict[Key, ResumeAnswer]:
+        """Whatever the group has a position on, but for topics that a cluster alone had which is gone: nothing of them lies elsewhere."""
+        try:
             return self._ask_about(request, positions, ())
+        except UnknownTopicError:
+            unknown = {
+                topic
+                for topic in {item.topic for item in positions}
+                if not self._is_known(request, [item for item in positions if item.topic == topic], topic)
+            }
+            if not unknown:
+                raise
+            known = [item for item in positions if item.topic not in unknown]
+            return self._ask_about(request, known, ())
+
+    def _is_known(self, request: MoveRequest, positions: Sequence[pb.PartitionPosition], topic: str) -> bool:
+        try:
+            self._ask_about(request, positions, (topic,))
+        except UnknownTopicError:
+            return False
+        return True
 
     def _ask_about(
         self, request: MoveRequest, positions: Sequence[pb.PartitionPosition], topics: Sequence[str]

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from parallax import EventKind
 from parallax.domain.outcome import Outcome
-from parallax.errors import UnknownRegionError
+from parallax.errors import UnknownRegionError, UnknownTopicError
 from tests.worlds.failover_fakes import TOPIC, A, B, FakeConsumer, Record, World, records
 
 
@@ -43,6 +43,31 @@ def test_a_topic_that_is_subscribed_to_and_not_there_yet_holds_up_no_move(world:
     consumer = world.start("a", subscribe=False)
     consumer.subscribe([TOPIC, "later"])
     world.poll_records(5)
+    world.move("b")
+    assert world.poll_records(5) == A[5:]
+
+
+def test_a_topic_that_the_dead_cluster_alone_had_holds_up_no_move(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.log("a").extend(A[:5])
+    world.log("b").extend(A)
+    world.clusters["a"].logs["local", 0].extend(B[:3])
+    consumer = world.start("a", subscribe=False)
+    consumer.subscribe([TOPIC, "local"])
+    assert sorted(world.poll_records(8)) == A[:5] + B[:3]
+    answers = world.service.get_group_failover_offsets
+
+    def without_local(group: str, **asked: Any) -> Any:
+        topics = asked["topics"] or [item.topic for item in asked["positions"]]
+        if "local" in topics:
+            raise UnknownTopicError("topic 'local' is known neither to aggregate-a nor to aggregate-b")
+        world.clusters["a"].committed.pop(("local", 0), None)  # of those that nobody names it leaves them out
+        return answers(group, **asked)
+
+    world.poll_until(lambda: ("local", 0) in world.clusters["a"].committed, "all is committed")
+    world.clusters["a"].dead = True
+    monkeypatch.setattr(world.service, "get_group_failover_offsets", without_local)
     world.move("b")
     assert world.poll_records(5) == A[5:]
 
