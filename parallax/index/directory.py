@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from weakref import WeakValueDictionary, ref
 
 from parallax.domain.block_history import BlockTable
@@ -13,6 +14,7 @@ from parallax.domain.block_rows import BlockKey, in_order
 from parallax.domain.blocks import Block
 from parallax.domain.index_rows import layout_of, left_by
 from parallax.domain.lineage_history import MissingBlock
+from parallax.errors import UnreadableRowError
 from parallax.index.tails import Generation, TurnRows
 from parallax.ports.blocks import BlockName, BlockReaderStore, BlocksOf, Reached, ToldKey
 from parallax.runtime.newest import Newest
@@ -67,7 +69,7 @@ class UnreadBlock(MissingBlock):
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class KnownBlock:
-    """A block that was read, and when; ``final``: it ends where another one had begun by then, unless an earlier layout has left more."""
+    """A block that was read, and when; ``final``: it reaches to where another one had begun by then, unless an earlier layout has left more."""
 
     block: Block
     generation: Generation
@@ -167,11 +169,29 @@ class Blocks:
             body = stored.get(name)
             block = Block(body or directory.first_rows[name.key])
             # One that is missing has expired, or has not come from another datacenter yet.
-            final = body is not None and directory.keys[-1] != name.key
+            final = body is not None and _reaches_next(block, name.key, directory)
             known[name] = KnownBlock(block, directory.generation, final)
         self._held.update(known)
         self._blocks.put_all(known)
         return known
+
+
+def _reaches_next(block: Block, key: BlockKey, directory: Directory) -> bool:
+    """Whether no run can be missing between a block and the next one.
+
+    What was written of it last may come later from another datacenter than the next one's key.
+    """
+    following = bisect_right(directory.keys, key.start, key=attrgetter("start"))
+    if following == len(directory.keys):
+        return False
+    if not any(block.counts):
+        return True  # a run that follows begins a block of its own
+    try:
+        following_row = Block(directory.first_rows[directory.keys[following]])
+    except UnreadableRowError:
+        return False
+    # Mostly that row is this block's last; at the end of a term it says where the record before it ends.
+    return following_row.previous_source_end(0) <= block.run(len(block) - 1).last_record_end
 
 
 def _anew(known: Generation, generation: Generation) -> bool:

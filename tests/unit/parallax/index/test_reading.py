@@ -31,7 +31,7 @@ from parallax.index import directory as directory_module
 from parallax.index.directory import Blocks, StoredTable
 from parallax.index.reader import BlockIndex
 from parallax.index.tails import Generation
-from parallax.ports.blocks import BlocksOf, Reached, TurnsWanted
+from parallax.ports.blocks import BlockName, BlocksOf, Reached, TurnsWanted
 from replicator.mapping.block_writer import BlockWriter
 from tests.memory.index import MemoryMappingIndex
 
@@ -394,6 +394,69 @@ def test_a_block_that_has_not_come_yet_is_asked_for_again() -> None:
     (known,) = blocks.directories([(PLACE, Generation((Reached(3, 0, 1, 5),)))])
     table = StoredTable(blocks, PLACE, known, (0, ()))
     assert len(table.get(table.by_target(105))) == 2
+
+
+def test_a_block_whose_last_writing_comes_later_than_the_next_ones_key_is_read_again() -> None:
+    """From another datacenter, each row by itself."""
+    store = MemoryMappingIndex()
+    store.write_lineages([record()])
+    writer = BlockWriter(store, *LEASE, most_runs=20)
+    for number in range(5):
+        write(writer, number)
+    writer.write_all()
+    blocks = store.blocks
+    early = blocks(store.stored.keys())
+    for number in range(5, 60):
+        write(writer, number)
+    writer.write_all()
+    store.blocks = lambda names: {  # type: ignore[method-assign]
+        name: early.get(name, body) for name, body in blocks(names).items()
+    }
+    index = BlockIndex(store)
+    found = index.history(ITEM, LINEAGE).floor_by_target(TargetOffset(300))
+    assert found is not None
+    assert found.target_start == 80
+    store.blocks = blocks  # type: ignore[method-assign]
+    write(writer, 60)
+    writer.write_all()
+    found = index.history(ITEM, LINEAGE).floor_by_target(TargetOffset(300))
+    assert found is not None
+    assert found.target_start == 300
+
+
+def test_blocks_that_others_follow_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Full ones, those with which a term ended or had only a watermark, and those of rows that came after a pause."""
+    store = MemoryMappingIndex()
+    store.write_lineages([record()])
+    number = 0
+
+    def tell(row: Run) -> None:
+        nonlocal number
+        version = index_version(layout=3, run_log_offset=number)
+        writer.write([RowBatch(ITEM, LINEAGE, (row,), (), 1_000, version)], number, number + 1)
+        number += 1
+
+    end = TargetOffset(0)
+    for owner in range(6):
+        writer = BlockWriter(store, *LEASE, most_runs=4)
+        if owner % 2:
+            tell(Run(SourceOffset(end + owner), end, 0, SourceOffset(end)))
+            writer.write_all()
+        for _ in range(owner * 3):
+            start = TargetOffset(end + (owner % 3))  # control records between
+            tell(Run(SourceOffset(start), start, 5, SourceOffset(end)))
+            end = TargetOffset(start + 5)
+        writer.write_all()
+    index = BlockIndex(store)
+    assert len(index.history(ITEM, LINEAGE).rows) > 45
+    tell(Run(SourceOffset(end), end, 5, SourceOffset(end)))
+    writer.write_all()
+    read: list[BlockName] = []
+    blocks = store.blocks
+    monkeypatch.setattr(store, "blocks", lambda names: read.extend(names) or blocks(names))
+    rows = index.history(ITEM, LINEAGE).rows
+    assert [name.key for name in read] == [max(name.key for name in store.stored)]
+    assert rows == BlockIndex(store).history(ITEM, LINEAGE).rows
 
 
 def test_blocks_and_keys_take_no_more_memory_than_they_may() -> None:
