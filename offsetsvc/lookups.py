@@ -389,10 +389,13 @@ def _origin(
     if record_offset < 0:
         raise InvalidOffsetError(f"record offset {record_offset} is negative")
     views = lineages.of(partition)
+    # An offset that was lost and given again is told of by the lineage that followed.
     covered = {
         view.partition.route
         for view in views
-        if view.newest is not None and view.newest.row.target_end > record_offset
+        if view.newest is not None
+        and view.newest.row.target_end > record_offset
+        and (view.cut is None or view.cut > record_offset)
     }
     complete = covered >= set(routes)
     for view, rows in zip(views, index.rows_of(views), strict=True):
