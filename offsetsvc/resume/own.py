@@ -9,6 +9,7 @@ from offsetsvc.index.memory import LineageRows
 from parallax.config.config import Config
 from parallax.domain.history import History
 from parallax.domain.ids import (
+    NO_TOPIC,
     ClusterName,
     Lineage,
     RegionName,
@@ -19,7 +20,7 @@ from parallax.domain.ids import (
     TopicId,
     region_of,
 )
-from parallax.domain.lineages import TopicLineages
+from parallax.domain.lineages import LineageView, TopicLineages
 from parallax.domain.own_log import own_log, own_loss, own_truncations
 from parallax.domain.place import KeptEpoch
 from parallax.domain.progress import (
@@ -184,13 +185,21 @@ def own_source(
         cluster: the cluster.
         topic_id: the topic's id there; empty: it could not be asked, and the id that the route copied last counts.
         route: the route that reads it.
-        partition: the partition.
+        partition: the partition; of one that was not there when the route copied last, the topic's other ones tell.
         lineages: those of the cluster that the route leads to.
     """
     if not topic_id:
-        ids = [view.source.topic_id for view in lineages.of(partition) if view.partition.route == route]
-        topic_id = ids[-1] if ids else topic_id
+        ours = [view for view in lineages.of(partition) if view.partition.route == route]
+        if not ours or ours[-1].source.topic_id == NO_TOPIC:
+            everything = [view for views in lineages.by_partition.values() for view in views]
+            copied = [view for view in everything if view.source.topic_id != NO_TOPIC]
+            ours = sorted((view for view in copied if view.partition.route == route), key=_committed_at_ms)
+        topic_id = ours[-1].source.topic_id if ours else topic_id
     return SourceId(region_of(cluster), topic_id)
+
+
+def _committed_at_ms(view: LineageView) -> int:
+    return -1 if view.newest is None else view.newest.committed_at_ms
 
 
 def routes_between(config: Config, origin: ClusterName, destination: ClusterName) -> OwnRoutes:

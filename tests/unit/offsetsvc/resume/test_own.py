@@ -11,18 +11,26 @@ from offsetsvc.resume import own as own_module
 from offsetsvc.resume.call import FailoverRequest
 from offsetsvc.resume.skip_updates import WatchRequest
 from parallax.domain.ids import (
+    NO_TOPIC,
     UNKNOWN_EPOCH,
+    Lineage,
     RegionName,
+    Route,
+    RoutePartition,
     SourceId,
     SourceOffset,
     TargetOffset,
+    TopicId,
     TopicName,
     TopicPartition,
     aggregate_cluster,
 )
+from parallax.domain.index_rows import LineageRecord, StampedRow
+from parallax.domain.lineages import LineageView, TopicLineages
 from parallax.domain.outcome import Outcome
 from parallax.domain.place import KeptEpoch
 from parallax.domain.progress import Progress, SourcePosition
+from parallax.domain.runs import Run
 from parallax.errors import InvalidOffsetError, RefusedError, UnknownPartitionError, UnknownTopicError
 from parallax.runtime.deadline import Deadline
 from tests.worlds.offset_world import GROUP, TOPIC, FakeCluster
@@ -331,3 +339,37 @@ def test_members_report_of_a_cluster_that_no_route_leads_to_while_it_is_away() -
         service.positions.report(GROUP, x, [ReportedPosition(ITEM, TargetOffset(4))], [])
         (seen,) = service.positions._groups.observed(GROUP, x)
     assert (seen.next_offset, seen.topic_id) == (4, two.world.clusters[x].infos[TOPIC].topic_id)
+
+
+def test_of_a_partition_that_was_not_there_yet_the_topics_other_ones_tell_its_id() -> None:
+    """A cluster that can't be asked: what an earlier move left there stands."""
+    route = Route.parse("x->y")
+
+    def view(partition: int, topic_id: str, at_ms: int | None) -> LineageView:
+        lineage = Lineage(TopicId(topic_id), TopicId("y-1"))
+        record = LineageRecord(
+            RoutePartition(route, TopicPartition(TOPIC, partition)),
+            lineage,
+            0,
+            SourceOffset(0),
+            TargetOffset(0),
+            None,
+            version=1,
+        )
+        row = Run(SourceOffset(0), TargetOffset(0), 1, SourceOffset(0))
+        return LineageView(record, None, None if at_ms is None else StampedRow(row, at_ms))
+
+    nothing = view(1, NO_TOPIC, 9_000)
+    views = {0: (view(0, "x-2", 2_000),), 1: (nothing,), 2: (view(2, "x-1", 1_000), view(2, NO_TOPIC, None))}
+    lineages = TopicLineages(TopicId("y-1"), views, frozenset(), 3)
+    found = [
+        own_module.own_source(
+            aggregate_cluster(RegionName("x")), TopicId(""), route, partition, lineages
+        ).topic_id
+        for partition in range(4)
+    ]
+    assert found == ["x-2"] * 4
+    alone = TopicLineages(TopicId("y-1"), {1: (nothing,)}, frozenset(), 2)
+    assert (
+        own_module.own_source(aggregate_cluster(RegionName("x")), TopicId(""), route, 1, alone).topic_id == ""
+    )
