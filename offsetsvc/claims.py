@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from offsetsvc.answers import ReportedMove
-from parallax.domain.ids import Route, SourceId, SourceOffset
+from parallax.domain.ids import NO_TOPIC, Route, SourceId, SourceOffset
 from parallax.domain.index_rows import RouteTopic
 
 
@@ -57,7 +57,9 @@ def known_end(source: SourceId, partition: int, topics: Mapping[Route, RouteTopi
     ever_copied = False
     for topic in (topic for route, topic in topics.items() if route.source == source.region):
         ever_copied |= any(
-            record.partition.topic_partition.partition == partition for record in topic.records
+            record.partition.topic_partition.partition == partition
+            and record.lineage.source_topic_id != NO_TOPIC
+            for record in topic.records
         )
         ends += _ends(source, partition, topic)
     if ends:

@@ -10,9 +10,21 @@ import pytest
 
 from offsetsvc import positions as positions_module
 from offsetsvc.answers import Basis, ReportedMove, ReportedPosition
-from offsetsvc.claims import beyond_the_rows
+from offsetsvc.claims import beyond_the_rows, known_end
 from offsetsvc.clusters import ClusterView
-from parallax.domain.ids import RegionName, SourceId, SourceOffset, TargetOffset, TopicId, aggregate_cluster
+from parallax.domain.ids import (
+    NO_TOPIC,
+    Lineage,
+    RegionName,
+    Route,
+    RoutePartition,
+    SourceId,
+    SourceOffset,
+    TargetOffset,
+    TopicId,
+    aggregate_cluster,
+)
+from parallax.domain.index_rows import LineageRecord, RouteTopic
 from parallax.domain.outcome import Outcome
 from parallax.domain.place import LogRange
 from parallax.domain.progress import Progress, SourcePosition
@@ -143,6 +155,19 @@ def test_what_rows_once_told_is_not_asked_again() -> None:
         bench.world.now_ms += 3_600_000
         with pytest.raises(InvalidOffsetError, match="the rows tell of it up to 15"):
             moved_to_a(bench, {SOURCE: consumed(16)})
+
+
+def test_of_a_partition_that_its_source_never_had_nothing_can_have_been_consumed() -> None:
+    """Its lineage names no topic: nothing was copied, under whatever id."""
+    route = Route.parse("a->b")
+    lineage = Lineage(NO_TOPIC, TopicId("aggregate-b-1"))
+    record = LineageRecord(
+        RoutePartition(route, P0), lineage, 0, SourceOffset(0), TargetOffset(0), None, version=1
+    )
+    for records in ([], [record]):
+        assert known_end(SOURCE, P0.partition, {route: RouteTopic(records, {})}) == 0
+    of_another_topic = replace(record, lineage=lineage._replace(source_topic_id=TopicId("regional-a-0")))
+    assert known_end(SOURCE, P0.partition, {route: RouteTopic([of_another_topic], {})}) is None
 
 
 def _unbounded(patch: pytest.MonkeyPatch) -> None:
