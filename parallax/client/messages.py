@@ -8,7 +8,7 @@ from itertools import accumulate, chain
 from operator import sub
 from typing import Any, cast
 
-from parallax.domain.ids import RegionName, SourceId, SourceOffset, TargetOffset, TopicId
+from parallax.domain.ids import UNKNOWN_EPOCH, RegionName, SourceId, SourceOffset, TargetOffset, TopicId
 from parallax.domain.lineage_history import Stretch
 from parallax.domain.outcome import Outcome
 from parallax.domain.progress import SourcePosition
@@ -86,14 +86,17 @@ def progress_from_pb(items: Iterable[pb.SourceProgress]) -> dict[SourceId, Sourc
     """The progress vector.
 
     Raises:
-        InvalidOffsetError: an offset is negative.
+        InvalidOffsetError: an offset is negative, or a leader epoch none that can be.
     """
     return {
         SourceId(RegionName(item.region), TopicId(item.source_topic_id)): SourcePosition(
-            item.source_leader_epoch,
+            epoch_from_pb(item.source_leader_epoch, "source_leader_epoch"),
             SourceOffset(offset_from_pb(item.source_next_offset, "source_next_offset")),
             tuple(
-                (end.leader_epoch, SourceOffset(offset_from_pb(end.source_next_offset, "source_next_offset")))
+                (
+                    epoch_from_pb(end.leader_epoch, "leader_epoch"),
+                    SourceOffset(offset_from_pb(end.source_next_offset, "source_next_offset")),
+                )
                 for end in item.epoch_ends
             ),
         )
@@ -123,6 +126,17 @@ def unpacked(distances: Iterable[int]) -> tuple[SkipRange, ...]:
     """The skip ranges that `packed` has written so."""
     bounds = cast("list[TargetOffset]", list(accumulate(distances)))
     return tuple(map(SkipRange, bounds[::2], bounds[1::2]))
+
+
+def epoch_from_pb(value: int, what: str) -> int:
+    """A leader epoch that was sent, called so by ``what``.
+
+    Raises:
+        InvalidOffsetError: it is below `UNKNOWN_EPOCH`.
+    """
+    if value < UNKNOWN_EPOCH:
+        raise InvalidOffsetError(f"{what} {value} is none; {UNKNOWN_EPOCH} is one that is not known")
+    return value
 
 
 def offset_from_pb(value: int, what: str) -> int:
