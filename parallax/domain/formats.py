@@ -60,12 +60,20 @@ def read_text(text: str, newest: int, make: Callable[[dict[str, Any]], T], where
         if isinstance(version, int) and version <= newest:
             return make(values)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError, ParallaxError) as error:
-        raise UnreadableRowError(
-            f"{where} can't be read ({type(error).__name__}: {error}); {WHAT_TO_DO}"
-        ) from error
+        raise unreadable(where, f"{type(error).__name__}: {error}") from error
     raise UnreadableRowError(
         f"{where} has format {version!r}, and this release reads formats up to {newest}; {WHAT_TO_DO}"
     )
+
+
+def unreadable(where: str, problem: object) -> UnreadableRowError:
+    """The error of a row that can't be read.
+
+    Args:
+        where: the table and key, for people.
+        problem: what was found.
+    """
+    return UnreadableRowError(f"{where} can't be read ({problem}); {WHAT_TO_DO}")
 
 
 def readable(rows: Iterable[T | UnreadableRow]) -> list[T]:

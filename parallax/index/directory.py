@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary, ref
 from parallax.domain.block_history import BlockTable
 from parallax.domain.block_rows import BlockKey, in_order
 from parallax.domain.blocks import Block
+from parallax.domain.formats import unreadable
 from parallax.domain.index_rows import layout_of, left_by
 from parallax.domain.lineage_history import MissingBlock
 from parallax.errors import UnreadableRowError
@@ -167,13 +168,26 @@ class Blocks:
         for item in wanted:
             name, directory = item.name, item.directory
             body = stored.get(name)
-            block = Block(body or directory.first_rows[name.key])
+            first_row = directory.first_rows[name.key]
+            block = read_block(name, first_row, "block_keys") if body is None else read_block(name, body)
             # One that is missing has expired, or has not come from another datacenter yet.
             final = body is not None and _reaches_next(block, name.key, directory)
             known[name] = KnownBlock(block, directory.generation, final)
         self._held.update(known)
         self._blocks.put_all(known)
         return known
+
+
+def read_block(name: BlockName, body: bytes, table: str = "blocks") -> Block:
+    """A block as it is stored in a table.
+
+    Raises:
+        UnreadableRowError: it is of another format, or damaged.
+    """
+    try:
+        return Block(body)
+    except UnreadableRowError as error:
+        raise unreadable(f"{table} of {name}", error) from error
 
 
 def _reaches_next(block: Block, key: BlockKey, directory: Directory) -> bool:

@@ -10,9 +10,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from parallax.domain.block_rows import decode_turn
+from parallax.domain.block_rows import Turn, decode_turn
 from parallax.domain.blocks import Block
+from parallax.domain.formats import unreadable
 from parallax.domain.ids import Route
+from parallax.errors import UnreadableRowError
 from parallax.ports.blocks import BlockReaderStore, Reached, TurnsWanted
 
 
@@ -99,6 +101,7 @@ class Tails:
 
         Raises:
             StoreUnavailableError: the store did not answer in time.
+            UnreadableRowError: a turn can't be read by this release.
         """
         reached = self._store.reached(routes)
         doubted = self._went_back(reached)
@@ -111,7 +114,10 @@ class Tails:
         if not wanted:
             return
         told = self._store.turns(wanted)
-        decoded = [[(upto, decode_turn(body)) for upto, body in turns] for turns in told]
+        decoded = [
+            [(upto, _turn(asked, upto, body)) for upto, body in turns]
+            for asked, turns in zip(wanted, told, strict=True)
+        ]
         with self._lock:
             for asked, turns in zip(wanted, decoded, strict=True):
                 lease = self._lease(asked, anew.get((asked.route, asked.layout, asked.shard)))
@@ -243,6 +249,14 @@ class Tails:
             if pieces:
                 self._in_order[route][number] = layout, pieces
             return layout, pieces[:]
+
+
+def _turn(asked: TurnsWanted, upto: int, body: bytes) -> Turn:
+    try:
+        return decode_turn(body)
+    except UnreadableRowError as error:
+        where = f"turns of {asked.route}, layout {asked.layout}, shard {asked.shard}, run_log_next {upto},"
+        raise unreadable(where, error) from error
 
 
 def _is_less(told: Reached | None, known: Reached) -> bool:

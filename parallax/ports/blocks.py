@@ -59,6 +59,11 @@ class BlockName(NamedTuple):
     topic_partition: TopicPartition
     key: BlockKey
 
+    def __str__(self) -> str:
+        """As the store's tables name it."""
+        key = ", ".join(f"{name} {value}" for name, value in self.key._asdict().items())
+        return f"target {self.target}, {self.topic_partition}, section {self.key.section}, {key},"
+
 
 ToldKey = tuple[BlockKey, bytes]
 """A block's key, and the block's first row as a block of its own: what is left when the block itself has expired."""

@@ -15,12 +15,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from parallax.domain.block_rows import BlockKey, StoredBlock, encode_turn, in_order, lineage_number
-from parallax.domain.blocks import MOST_ROWS, Block, encode
+from parallax.domain.blocks import MOST_ROWS, encode
 from parallax.domain.ids import Lineage, Route, RoutePartition
 from parallax.domain.index_rows import RowBatch, index_version, layout_of, left_by
 from parallax.domain.lineage_history import EpochRows, epochs_of
 from parallax.domain.runs import Run
 from parallax.errors import StoreUnavailableError
+from parallax.index.directory import read_block
 from parallax.ports.blocks import BlockName, BlocksOf
 from parallax.ports.index import MappingStore
 
@@ -269,7 +270,7 @@ class BlockWriter:
             row = batch.rows[0]
             epochs: Mapping[int, EpochRows] = {}
             if number in before:
-                block = Block(bodies[before[number]])
+                block = read_block(before[number], bodies[before[number]])
                 end = len(block)
                 while end and (block.target_start(end - 1), block.source_start(end - 1)) >= (
                     row.target_start,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ from parallax.domain.ids import (
 from parallax.domain.index_rows import LineageRecord, RouteTopic, RowBatch, index_version
 from parallax.domain.lineages import lineages_that_count
 from parallax.domain.runs import LostRange, Run
-from parallax.errors import StoreUnavailableError
+from parallax.errors import StoreUnavailableError, UnreadableRowError
 from parallax.index import directory as directory_module
 from parallax.index.directory import Blocks, StoredTable
 from parallax.index.reader import BlockIndex
@@ -546,3 +547,26 @@ def test_what_a_layout_has_left_is_found_by_who_knows_what_the_next_one_has_writ
     give(left, 1, range(2, 5))
     left.write_all()
     assert found() == tuple(rows)
+
+
+def test_what_cant_be_read_is_named_by_table_and_key(store: InterruptedStore) -> None:
+    index = BlockIndex(store)
+    turns = store.turns
+    store.turns = (
+        lambda wanted: [  # type: ignore[method-assign]
+            [(upto, b"\x02" + body[1:]) for upto, body in item] for item in turns(wanted)
+        ]
+    )
+    with pytest.raises(
+        UnreadableRowError, match=r"^turns of a->b, layout 3, shard 0, run_log_next 6, can't .*02"
+    ):
+        index.history(ITEM, LINEAGE)
+    store.turns = turns  # type: ignore[method-assign]
+    (name,) = store.stored
+    store.stored[name] = replace(store.stored[name], body=b"\x02" + store.stored[name].body[1:])
+    where = f"^blocks of target b, trips-0, section 0, lineage {name.key.lineage}, target_start 0, source_start 0, term "
+    with pytest.raises(UnreadableRowError, match=where):
+        index.history(ITEM, LINEAGE)
+    for number in range(2):  # so it is for the next owner
+        with pytest.raises(UnreadableRowError, match=where):
+            write(BlockWriter(store, *LEASE), 60 + number)
