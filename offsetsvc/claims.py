@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from offsetsvc.answers import ReportedMove
 from parallax.domain.ids import NO_TOPIC, Route, SourceId, SourceOffset
 from parallax.domain.index_rows import RouteTopic
+from parallax.errors import UnreadableRowError
 
 
 def beyond_the_rows(moves: Sequence[ReportedMove], topics: Mapping[Route, RouteTopic]) -> list[str]:
@@ -52,6 +53,9 @@ def known_end(source: SourceId, partition: int, topics: Mapping[Route, RouteTopi
     """How far rows and lineages on any route tell of a source; None: the incarnation is none that they know.
 
     0 if nothing of the partition was ever copied from the region.
+
+    Raises:
+        UnreadableRowError: a newest row of the partition can't be read by this release.
     """
     ends: list[SourceOffset] = []
     ever_copied = False
@@ -76,6 +80,9 @@ def _ends(source: SourceId, partition: int, topic: RouteTopic) -> Iterable[Sourc
             yield record.source_first
             if record.closed_at is not None:
                 yield record.closed_at
+    for (of, lineage), why in topic.unreadable.items():
+        if of == partition and lineage.source_topic_id == source.topic_id:
+            raise UnreadableRowError(why)
     for (of, lineage), stamped in topic.newest.items():
         if of == partition and lineage.source_topic_id == source.topic_id:
             yield stamped.row.source_end

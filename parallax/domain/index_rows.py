@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
 
 from parallax.domain.ids import UNKNOWN_EPOCH, Lineage, RoutePartition, SourceOffset, TargetOffset
@@ -102,10 +102,12 @@ class RouteTopic:
     Attributes:
         records: its lineages, by partition and sequence.
         newest: the newest row of each partition and lineage; read after the lineages.
+        unreadable: of partitions and lineages whose newest row can't be read, why.
     """
 
     records: Sequence[LineageRecord]
     newest: Mapping[tuple[int, Lineage], StampedRow]
+    unreadable: Mapping[tuple[int, Lineage], str] = field(default_factory=dict)
 
 
 # --- rows of one lineage in order ------------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from parallax.domain.ids import (
     NO_TOPIC,
@@ -17,6 +17,7 @@ from parallax.domain.ids import (
 )
 from parallax.domain.index_rows import LineageRecord, RouteTopic, StampedRow
 from parallax.domain.progress import TargetTruncation
+from parallax.errors import UnreadableRowError
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +62,25 @@ class TopicLineages:
         by_partition: those that count, by route in configured order, older ones first.
         void_partitions: partitions whose lineages all belong to an earlier incarnation.
         partitions: how many partitions the index has seen, under any id.
+        unreadable: of partitions that are left out of ``by_partition``, since a newest row can't be read, why.
     """
 
     topic_id: TopicId | None
     by_partition: Mapping[int, tuple[LineageView, ...]]
     void_partitions: frozenset[int]
     partitions: int
+    unreadable: Mapping[int, str] = field(default_factory=dict)
 
     def of(self, partition: int) -> tuple[LineageView, ...]:
-        """The lineages of a partition that count."""
-        return self.by_partition.get(partition, ())
+        """The lineages of a partition that count.
+
+        Raises:
+            UnreadableRowError: the newest row of one can't be read: it may tell that the target has lost what others tell of.
+        """
+        found = self.by_partition.get(partition)
+        if found is None and partition in self.unreadable:
+            raise UnreadableRowError(self.unreadable[partition])
+        return found or ()
 
     def truncations(self, partition: int) -> list[TargetTruncation]:
         """Where the target lost its tail, as far as the index saw it.
@@ -91,12 +101,19 @@ def lineages_that_count(topics: Mapping[Route, RouteTopic], topic_id: TopicId | 
     Args:
         topics: by route.
         topic_id: as `topic_lineages` takes it.
+
+    Raises:
+        UnreadableRowError: the topic's id is not known, and rows that can't be read may name another one than all others.
     """
     routes = list(topics)
     records = {route: item.records for route, item in topics.items()}
     newest = {route: item.newest for route, item in topics.items()}
     latest = _latest(newest, records) if topic_id is None else None
     chosen = topic_id if latest is None else latest.target_topic_id
+    problems = _unreadable(topics)
+    if topic_id is None:
+        _refuse(why for (_, lineage), why in problems.items() if lineage.target_topic_id != chosen)
+    unreadable = {of: why for (of, lineage), why in problems.items() if lineage.target_topic_id == chosen}
     by_partition: dict[int, list[LineageView]] = {}
     seen: set[int] = set()
     for route in routes:
@@ -114,10 +131,22 @@ def lineages_that_count(topics: Mapping[Route, RouteTopic], topic_id: TopicId | 
                 by_partition.setdefault(partition, []).append(view)
     return TopicLineages(
         chosen,
-        {partition: tuple(views) for partition, views in by_partition.items()},
+        {partition: tuple(views) for partition, views in by_partition.items() if partition not in unreadable},
         frozenset(seen - set(by_partition)),
         max(seen, default=-1) + 1,
+        unreadable,
     )
+
+
+def _unreadable(topics: Mapping[Route, RouteTopic]) -> dict[tuple[int, Lineage], str]:
+    """By partition and lineage, of all routes, why newest rows can't be read."""
+    return {key: why for item in topics.values() for key, why in item.unreadable.items()}
+
+
+def _refuse(problems: Iterable[str]) -> None:
+    """Raise what can't be read, if there is anything."""
+    if told := list(problems):
+        raise UnreadableRowError("; ".join(told))
 
 
 def _rows_end(view: LineageView) -> TargetOffset:
@@ -144,6 +173,9 @@ def latest_source_id(topics: Mapping[Route, RouteTopic]) -> TopicId | None:
 
     Args:
         topics: what was read of each route that copies the cluster's own records.
+
+    Raises:
+        UnreadableRowError: rows that can't be read may name another one.
     """
     latest = _latest(
         {
@@ -155,7 +187,10 @@ def latest_source_id(topics: Mapping[Route, RouteTopic]) -> TopicId | None:
             for route, item in topics.items()
         },
     )
-    return None if latest is None else latest.source_topic_id
+    chosen = NO_TOPIC if latest is None else latest.source_topic_id
+    problems = _unreadable(topics)
+    _refuse(why for (_, of), why in problems.items() if of.source_topic_id not in {NO_TOPIC, chosen})
+    return chosen or None
 
 
 def _latest(

@@ -19,6 +19,7 @@ from parallax.domain.index_rows import (
 )
 from parallax.domain.lineage_history import MissingBlock
 from parallax.domain.runs import Run
+from parallax.errors import UnreadableRowError
 from parallax.index.directory import MEMORY_BYTES, Blocks, StoredTable, UnreadBlock
 from parallax.index.tails import Tails, TurnRows
 from parallax.ports.blocks import BlocksOf, TurnsWanted
@@ -66,8 +67,15 @@ class BlockIndex:
     # --- whole topics --------------------------------------------------------------------------------------
 
     def newest(self, route: Route, topic: TopicName) -> Mapping[tuple[int, Lineage], StampedRow]:
-        """The newest row (run or watermark) of each partition and lineage."""
-        return self.route_topics([route], topic)[route].newest
+        """The newest row (run or watermark) of each partition and lineage.
+
+        Raises:
+            UnreadableRowError: one of them can't be read by this release.
+        """
+        found = self.route_topics([route], topic)[route]
+        if found.unreadable:
+            raise UnreadableRowError("; ".join(found.unreadable.values()))
+        return found.newest
 
     def route_topics(self, routes: Collection[Route], topic: TopicName) -> Mapping[Route, RouteTopic]:
         """What the index holds of the topic on each of the routes."""
@@ -83,7 +91,7 @@ class BlockIndex:
         known = self._topics.get(key)
         if known is not None and known[1] == number and known[0] == told:
             return known[2]
-        found = RouteTopic(told.records, self._with_turns(route, told))
+        found = RouteTopic(told.records, self._with_turns(route, told), told.unreadable)
         if known is not None and known[2] == found:
             found = known[2]
         self._topics.put(key, (told, number, found))

@@ -15,6 +15,7 @@ from parallax.adapters.cassandra.codec import (
 )
 from parallax.adapters.cassandra.connection import CassandraConnection, Request, Row, together
 from parallax.config.config import Index
+from parallax.domain.formats import unreadable
 from parallax.domain.ids import (
     Lineage,
     Route,
@@ -26,6 +27,7 @@ from parallax.domain.ids import (
 )
 from parallax.domain.index_rows import LineageRecord, RouteTopic, RowBatch, StampedRow
 from parallax.domain.runs import LostRange
+from parallax.errors import UnreadableRowError
 from parallax.ports.index import STOPS_KEPT_S
 from parallax.runtime.newest import Newest
 
@@ -175,7 +177,7 @@ class CassandraRecords:
         known = self._told_topics.get((route, topic))
         if known is not None and known[0] == records and known[1] == newest:
             return known[2]
-        found = RouteTopic(_records(route, topic, records), _newest(newest))
+        found = RouteTopic(_records(route, topic, records), *_newest(route, topic, newest))
         self._told_topics.put((route, topic), (records, newest, found))
         return found
 
@@ -200,5 +202,17 @@ def _records(route: Route, topic: TopicName, rows: Sequence[Row]) -> list[Lineag
     return sorted(found, key=lambda item: (item.partition.topic_partition.partition, item.sequence))
 
 
-def _newest(rows: Sequence[Row]) -> dict[tuple[int, Lineage], StampedRow]:
-    return {(row[0], Lineage.parse(row[1])): newest_row(row[2]) for row in rows}
+def _newest(
+    route: Route, topic: TopicName, rows: Sequence[Row]
+) -> tuple[dict[tuple[int, Lineage], StampedRow], dict[tuple[int, Lineage], str]]:
+    """The newest rows, and of those that can't be read why."""
+    found: dict[tuple[int, Lineage], StampedRow] = {}
+    problems: dict[tuple[int, Lineage], str] = {}
+    for partition, lineage, body in rows:
+        key = (partition, Lineage.parse(lineage))
+        try:
+            found[key] = newest_row(body)
+        except UnreadableRowError as error:
+            where = f"newest_told of {route}, {topic}-{partition}, {lineage},"
+            problems[key] = str(unreadable(where, error))
+    return found, problems

@@ -21,6 +21,7 @@ from parallax.domain.index_rows import LineageRecord, RouteTopic, StampedRow
 from parallax.domain.lineages import latest_source_id, lineages_that_count
 from parallax.domain.progress import TargetTruncation
 from parallax.domain.runs import Run, watermark
+from parallax.errors import UnreadableRowError
 
 ROUTE = Route(RegionName("x"), RegionName("y"))
 PARTITION = RoutePartition(ROUTE, TopicPartition(TopicName("trips"), 0))
@@ -75,3 +76,45 @@ def test_a_partition_of_which_nothing_was_copied_tells_no_id_of_the_source(*, wi
     rows = {(0, lineage(0)): copied, (1, none): idle} if with_rows else {}
     assert latest_source_id({ROUTE: RouteTopic(records, rows)}) == "x-1"
     assert latest_source_id({ROUTE: RouteTopic(records[1:], {})}) is None
+
+
+# --- newest rows that can't be read -------------------------------------------------------------------------------
+
+
+def with_unreadable(target: str, source: str = "x-1") -> dict[Route, RouteTopic]:
+    """A row of partition 0; that of a lineage of partition 1 can't be read."""
+    other = Lineage(TopicId(source), TopicId(target))
+    moved = RoutePartition(ROUTE, TopicPartition(TopicName("trips"), 1))
+    row = StampedRow(Run(SourceOffset(0), TargetOffset(0), 5, SourceOffset(0)), 1_000)
+    return {
+        ROUTE: RouteTopic(
+            [record(0, 0), LineageRecord(moved, other, 0, SourceOffset(0), TargetOffset(0), None, 1)],
+            {(0, lineage(0)): row},
+            {(1, other): "newest_told of x->y, trips-1"},
+        )
+    }
+
+
+@pytest.mark.parametrize("topic_id", [TopicId("y-1"), None])
+def test_only_questions_about_the_partition_hear_of_it(topic_id: TopicId | None) -> None:
+    found = lineages_that_count(with_unreadable("y-1"), topic_id)
+    assert (found.topic_id, found.partitions, found.void_partitions) == ("y-1", 2, frozenset())
+    assert [view.lineage for view in found.of(0)] == [lineage(0)]
+    assert found.of(2) == ()
+    for ask in (found.of, found.truncations):
+        with pytest.raises(UnreadableRowError, match="newest_told of x->y, trips-1"):
+            ask(1)
+
+
+def test_of_an_earlier_incarnation_it_is_no_matter_unless_it_may_be_the_present_one() -> None:
+    topics = with_unreadable("y-2")
+    assert lineages_that_count(topics, TopicId("y-1")).of(1) == ()
+    with pytest.raises(UnreadableRowError):
+        lineages_that_count(topics, None)
+
+
+def test_the_id_of_the_topic_copied_last_is_not_taken_from_rows_beside_one_that_cant_be_read() -> None:
+    assert latest_source_id(with_unreadable("y-1")) == "x-1"
+    assert latest_source_id(with_unreadable("y-1", source=NO_TOPIC)) == "x-1"
+    with pytest.raises(UnreadableRowError):
+        latest_source_id(with_unreadable("y-1", source="x-2"))
