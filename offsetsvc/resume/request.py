@@ -18,6 +18,7 @@ from offsetsvc.resume.by_timestamp import Times
 from offsetsvc.resume.call import FailoverCall, FailoverRequest, Topics, way_between
 from offsetsvc.resume.many import ManyMapped, answer_many
 from offsetsvc.resume.partition import Question, answer_partition
+from offsetsvc.resume.plain_many import NONE
 from offsetsvc.resume.plans import PartitionPlan, PartitionPlans
 from offsetsvc.shared_reads import SharedReads
 from parallax.client.messages import NO_COMMIT
@@ -34,6 +35,7 @@ from parallax.errors import (
     InvalidNameError,
     InvalidOffsetError,
     LimitError,
+    UnreadableRowError,
 )
 from parallax.ports.groups import GroupStore
 from parallax.runtime.deadline import Deadline
@@ -140,6 +142,8 @@ class Failover:
     ) -> list[ManyMapped]:
         """Where groups at these positions resume that have not moved to the origin before (`answer_many`).
 
+        Positions of a partition of which the index holds what can't be read are left out: whoever asks about one of them hears why.
+
         Args:
             origin: where the positions are.
             destination: where the groups go.
@@ -164,13 +168,28 @@ class Failover:
         for partition in partitions:
             call.require_partition(partition)
         questions = call.questions(partitions, call.read_shared(partitions, together.run, of_group=False))
-        plans = self._plans.of([question.plan for question in questions])
+        plans = self._plans_of(questions)
         now_ms = self._now_ms()
         found = []
         for question, plan in zip(questions, plans, strict=True):
             deadline.check(READING)
-            found.append(answer_many(question, plan(), positions[question.topic_partition], now_ms))
+            asked = positions[question.topic_partition]
+            try:
+                found.append(answer_many(question, plan(), asked, now_ms))
+            except UnreadableRowError:
+                found.append(ManyMapped(question, None, len(asked), NONE))
         return found
+
+    def _plans_of(self, questions: Sequence[Question]) -> list[Callable[[], PartitionPlan]]:
+        """A plan for each question: one by one, where rows of some can't be read."""
+        try:
+            return self._plans.of([question.plan for question in questions])
+        except UnreadableRowError:
+            return [partial(self._plan_alone, question) for question in questions]
+
+    def _plan_alone(self, question: Question) -> PartitionPlan:
+        (plan,) = self._plans.of([question.plan])
+        return plan()
 
     def _answered(
         self,

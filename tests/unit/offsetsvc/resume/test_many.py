@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -20,12 +20,21 @@ from parallax.domain.ids import (
     UNKNOWN_EPOCH,
     ClusterName,
     GroupName,
+    Route,
     TargetOffset,
     TopicName,
     TopicPartition,
 )
+from parallax.domain.index_rows import RouteTopic
 from parallax.domain.outcome import Outcome
-from parallax.errors import InvalidNameError, InvalidOffsetError, LimitError, UnknownPartitionError
+from parallax.errors import (
+    InvalidNameError,
+    InvalidOffsetError,
+    LimitError,
+    UnknownPartitionError,
+    UnreadableRowError,
+)
+from parallax.ports.blocks import BlockName
 from parallax.runtime.deadline import Deadline
 from tests.worlds.offset_world import TOPIC, World
 
@@ -104,6 +113,54 @@ def test_a_partition_that_is_not_plain_is_left_out_as_a_whole() -> None:
     own.clusters[A].away = True
     for world in (lost, cut, own):
         assert mapped(world, [-1, 0, 5]) == ({}, [0, 1, 2])
+
+
+@pytest.mark.parametrize("damaged", ["block", "newest row"])
+def test_a_partition_of_which_a_row_cant_be_read_is_left_out_alone(
+    monkeypatch: pytest.MonkeyPatch, damaged: str
+) -> None:
+    world = World(partitions=2)
+    for partition in range(2):
+        for route in ("aa", "ab", "ba", "bb"):
+            world.copy(*route, 10, partition)
+        world.watermarks(partition)
+    blocks, told_topics = world.index.blocks, world.index.told_topics
+
+    def damaged_blocks(names: Collection[BlockName]) -> Mapping[BlockName, bytes]:
+        return {
+            name: b"\x02" + body[1:] if name.topic_partition.partition and name.target == "b" else body
+            for name, body in blocks(names).items()
+        }
+
+    def without_newest(routes: Collection[Route], topic: TopicName) -> Mapping[Route, RouteTopic]:
+        found = told_topics(routes, topic)
+        return {
+            route: RouteTopic(
+                item.records,
+                {key: row for key, row in item.newest.items() if not key[0]},
+                {key: "newest_told of trips-1" for key in item.newest if key[0]},
+            )
+            for route, item in found.items()
+        }
+
+    if damaged == "block":
+        monkeypatch.setattr(world.index, "blocks", damaged_blocks)
+    else:
+        monkeypatch.setattr(world.index, "told_topics", without_newest)
+    other = TopicPartition(TOPIC, 1)
+    with world.service() as service:
+        found = service.failover.answers_many(A, B, {other: [3, 5], P0: [5]}, Deadline.after_ms(10_000))
+        assert [list(item.left_out) for item in found] == [[0, 1], []]
+        why = (
+            "blocks of target b, trips-1, section 0, lineage "
+            if damaged == "block"
+            else "newest_told of trips-1"
+        )
+        request = FailoverRequest(GroupName("x"), A, B, {other: TargetOffset(3)}, only=other)
+        with pytest.raises(UnreadableRowError, match=why):
+            service.failover.answers(request, Deadline.after_ms(10_000))
+        request = replace(request, positions={P0: TargetOffset(3)}, only=P0)
+        assert service.failover.answers(request, Deadline.after_ms(10_000))
 
 
 def test_a_group_that_begins_at_the_end_is_left_out() -> None:
