@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 
+import structlog
+
 from offsetsvc.clusters import Clusters, ClusterView
 from offsetsvc.index.memory import IndexMemory
 from offsetsvc.messages import lost_to_pb, run_to_pb
@@ -34,10 +36,13 @@ from parallax.errors import (
     LimitError,
     UnknownPartitionError,
     UnknownTopicError,
+    UnreadableRowError,
 )
 from parallax.ports.index import topic_lineages
 from parallax.runtime.deadline import Deadline
 from parallax.v1 import offsets_pb2 as pb
+
+_log = structlog.get_logger(__name__)
 
 DEFAULT_ROWS = 1_000
 MOST_ROWS = 10_000
@@ -61,7 +66,10 @@ class MappingLookups:
         self._now_ms = now_ms
 
     def routes(self, deadline: Deadline) -> pb.ListRoutesResponse:
-        """Every configured route with the topics that it has copied, or can't copy."""
+        """Every configured route with the topics that it has copied, or can't copy.
+
+        Of a topic of which the index holds what can't be read nothing else is told.
+        """
         together = Concurrently(self._executor, deadline)
         routes = self._config.all_routes()
         topics = together.map(self._index.topics, routes, "listing topics")
@@ -282,9 +290,15 @@ class MappingLookups:
     def _route_topic(
         self, route: Route, topic: TopicName, stops: Mapping[TopicPartition, str]
     ) -> pb.RouteTopic:
-        records = self._index.lineages(route, topic)
+        records: Sequence[LineageRecord] = ()
+        rows: Mapping[tuple[int, Lineage], StampedRow] = {}
+        try:
+            records = self._index.lineages(route, topic)
+            rows = self._index.newest(route, topic)
+        except UnreadableRowError as error:
+            _log.warning("route_topic_unreadable", route=str(route), topic=topic, problem=str(error))
         newest: dict[int, StampedRow] = {}
-        for (partition, _), row in self._index.newest(route, topic).items():
+        for (partition, _), row in rows.items():
             before = newest.get(partition)
             if before is None or before.committed_at_ms < row.committed_at_ms:
                 newest[partition] = row
