@@ -22,6 +22,7 @@ REASONS_TO_BE_ALONE = {
     "parallax.__main__": "python -m parallax",
     "parallax.cli.connecting": "what completes names needs it, and the options need that",
     "parallax.client.kafka_error": "consumer and producer share it, and what both may import is core and client",
+    "parallax.client.pages": "commands and the console share it, and what both may import of lists is the client",
     "parallax.config.mirror_maker_export": "a section of its own, as each part of the file that is about one thing has a module",
     "parallax.config.pace": "what a word of the configuration stands for, which those who copy share with it",
     "parallax.domain.outcome": "the words of answers, which every layer knows",
