@@ -67,7 +67,7 @@ class TopicSetting:
     Attributes:
         value: the one in force.
         own: the topic's own value; None: it has none.
-        inherited: what holds where it has none.
+        inherited: what holds where it has none; empty: the cluster does not show it.
         builtin: whether the value in force is Kafka's own default: neither the topic nor its brokers say anything.
     """
 

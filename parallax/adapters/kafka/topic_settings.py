@@ -23,6 +23,8 @@ from parallax.errors import RefusedError
 _TOPIC = 2
 _OF_THE_TOPIC, _BUILTIN = 1, 5
 """Kafka's numbers of where a value comes from; those between are the brokers'."""
+_SAID_OTHERWISE = {"retention.ms": "604800000", "segment.ms": "604800000", "segment.jitter.ms": "0"}
+"""Kafka's defaults of keys that brokers may set by other units (`log.retention.hours`, `log.roll.hours`), which it does not show."""
 _SET, _DELETE = 0, 1
 _EXISTS = 36
 _REFUSED = frozenset({29, 40, 42, 44})
@@ -133,10 +135,14 @@ def _read(link: Link, topics: Sequence[TopicName]) -> tuple[dict[TopicName, Sett
 
 
 def _setting(item: Any) -> TopicSetting:
-    own = str(item.value) if item.config_source == _OF_THE_TOPIC else None
+    value = str(item.value)
+    own = value if item.config_source == _OF_THE_TOPIC else None
     below = (other for other in item.synonyms if other.source != _OF_THE_TOPIC and other.value is not None)
-    inherited = next((str(other.value) for other in below), str(item.value))
-    return TopicSetting(str(item.value), own, inherited, builtin=item.config_source == _BUILTIN)
+    inherited = next((str(other.value) for other in below), value if own is None else "")
+    builtin = item.config_source == _BUILTIN and (
+        bool(item.synonyms) or value == _SAID_OTHERWISE.get(item.name, value)
+    )
+    return TopicSetting(value, own, inherited, builtin=builtin)
 
 
 def _change(link: Link, topic: TopicName, changes: Mapping[str, str | None]) -> None:
