@@ -307,7 +307,8 @@ def shrinking(target: Settings, changes: Mapping[str, str | None]) -> dict[str, 
         found["cleanup.policy"] = min(bounds)
     if "cleanup.policy" in changes and "compact" in new - old:
         found["cleanup.policy"] = min([A_MOMENT_MS, *found.values()])
-    for key in _BOUNDED_BELOW & changes.keys() if "delete" in new else ():
+    # The change of policy may be held back, or refused, while the others are made: the old one counts, too.
+    for key in _BOUNDED_BELOW & changes.keys() if "delete" in new | old else ():
         was, becomes = _width(key, before(key)), _width(key, after(key))
         if becomes is None or (becomes < inf and (was is None or becomes < was)):
             by_time = key == "retention.ms" and becomes is not None

@@ -134,7 +134,11 @@ def test_what_is_held_back_is_told_and_not_agreed_on() -> None:
         ({"cleanup_policy": "compact"}, {"cleanup.policy": "compact,delete"}, {"cleanup.policy": 100}),
         ({"cleanup_policy": "compact"}, {"cleanup.policy": None}, {"cleanup.policy": 100}),
         ({}, {"cleanup.policy": "compact"}, {"cleanup.policy": A_MOMENT_MS}),
-        ({}, {"cleanup.policy": "compact", "retention.ms": "50"}, {"cleanup.policy": A_MOMENT_MS}),
+        (
+            {},
+            {"cleanup.policy": "compact", "retention.ms": "50"},
+            {"cleanup.policy": A_MOMENT_MS, "retention.ms": 50},
+        ),
         ({}, {KEY: "1"}, {}),
     ],
 )

@@ -118,3 +118,17 @@ def test_what_may_be_unread_holds_shorter_retention_back(
     )
     plan = keeper(monkeypatch, source, target).plan(allow_shrink=False)
     assert [row.finding.state for row in plan.rows()] == [SettingState.CONFIG_SHRINK]
+
+
+def test_a_shorter_retention_waits_with_the_policy_that_is_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    compact = TopicSetting("compact", "compact", "delete", builtin=False)
+    source = Stand({TRIPS: 1}, {TRIPS: {"retention.ms": SHORT, "cleanup.policy": compact}})
+    target = Stand(
+        {COPY: 1},
+        {COPY: {"retention.ms": NOBODYS, "cleanup.policy": DELETE}},
+        ranges={0: LogRange(TargetOffset(0), TargetOffset(9))},
+        commits={0: 3},
+    )
+    plan = keeper(monkeypatch, source, target).plan(allow_shrink=False)
+    assert plan.changes() == []
+    assert [row.finding.state for row in plan.rows()] == [SettingState.CONFIG_SHRINK] * 2
