@@ -259,7 +259,12 @@ class AccessKeeper:
             self._policy,
             frozen,
         )
-        kept_back = wanted.withheld.union(rule for rule in remembered if frozen(rule))
+        kept_back = frozenset(
+            [
+                *(rule for rule in wanted.withheld if not frozen(rule)),
+                *(rule for rule in remembered if frozen(rule)),
+            ]
+        )
         return AccessPlan(self.cluster, wanted, merged, there, owned, unreadable, kept_back, remembered)
 
     def carry_out(self, plan: AccessPlan) -> list[AccessRow]:

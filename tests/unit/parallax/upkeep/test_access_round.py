@@ -179,3 +179,15 @@ def test_what_the_source_allows_no_more_is_remembered_no_more(monkeypatch: pytes
     kept.carry_out(kept.plan())
     first.listed = []
     assert kept.promotion(kept.plan()) == []
+
+
+def test_what_a_source_that_is_away_never_allowed_is_not_promoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = Stand([TRIPS], {allows("trips")})
+    second = Stand([TRIPS], {allows("trips"), WRITES})
+    kept = keeper(monkeypatch, {"a": first, "b": second}, Stand([TRIPS], set()), [])
+    kept.carry_out(kept.plan())
+    first.listed = []  # it is away
+    plan = kept.plan()
+    assert kept.promotion(plan) == []
+    kept.carry_out(plan)
+    assert kept.promotion(kept.plan()) == []
