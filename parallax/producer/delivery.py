@@ -22,7 +22,7 @@ from parallax.producer.site import (
     CLUSTER_FAILURES,
     FATAL,
     PURGED,
-    UNKNOWN_TOPIC,
+    REFUSED_TOPIC,
     ProducedRecord,
     ProducerSite,
     error_of,
@@ -223,6 +223,7 @@ class ProducerDelivery:
                 self.ledger.hold(record)
                 return
             except KafkaException as refused:
+                self._refused(record, error_of(refused).code())
                 self.ledger.fail(record, error_of(refused))
             except (TypeError, ValueError, OverflowError) as refused:
                 # What confluent-kafka says of headers or of a partition that can't be.
@@ -248,8 +249,7 @@ class ProducerDelivery:
                 self.ledger.report(record, None, message, site.region)
                 return
             code = error.code()
-            if code in UNKNOWN_TOPIC:
-                self.regions.unknown(record.topic)
+            self._refused(record, code)
             if code in PURGED or code in CLUSTER_FAILURES:
                 record.taken_back(site.region, message)
                 self.taken_back += site.left
@@ -260,6 +260,11 @@ class ProducerDelivery:
                 self.ledger.hold(record)
             else:
                 self.ledger.report(record, error, message)
+
+    def _refused(self, record: ProducedRecord, code: int) -> None:
+        """Ask no other region for the record's topic if this one does not take it; a later record names it again."""
+        if code in REFUSED_TOPIC:
+            self.regions.forget(record.topic)
 
     def _may_resend(self, record: ProducedRecord, code: int, site: ProducerSite, now: float) -> bool:
         if code not in PURGED and code not in CLUSTER_FAILURES:

@@ -156,8 +156,8 @@ class Regions:
         self._new_topic = True
         return True
 
-    def unknown(self, topic: str) -> None:
-        """The topic does not exist where records go: no other region needs it."""
+    def forget(self, topic: str) -> None:
+        """The topic takes no records where they go: no other region needs it."""
         self._topics.pop(topic, None)
 
     # --- probes -------------------------------------------------------------------------------------------

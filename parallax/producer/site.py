@@ -57,6 +57,9 @@ UNKNOWN_TOPIC = frozenset(
     }
 )
 
+REFUSED_TOPIC = UNKNOWN_TOPIC | {KafkaError.TOPIC_EXCEPTION, KafkaError.TOPIC_AUTHORIZATION_FAILED}
+"""Where records go nothing can be written to the topic: it is not there, can't be, or is not for this client."""
+
 
 @dataclass(frozen=True, slots=True)
 class DeliveryReport:

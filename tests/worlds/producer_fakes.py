@@ -29,6 +29,7 @@ class FakeRegional:
         up: brokers answer.
         mute: brokers answer probes and write records, and acknowledge none.
         topics: partition counts.
+        refused: topics that take nothing, with the error's code; an inner producer that has met it raises it at once.
         leaderless: partitions of `TOPIC` that take nothing.
         log: values in the order in which they were written.
     """
@@ -38,6 +39,7 @@ class FakeRegional:
         self.up = True
         self.mute = False
         self.topics = {TOPIC: 4}
+        self.refused: dict[str, int] = {}
         self.leaderless: set[int] = set()
         self.log: list[bytes] = []
         self.inners: list[FakeInner] = []
@@ -54,6 +56,7 @@ class FakeInner:
         self.unanswered: list[tuple[Any, ...]] = []
         self.reports: list[tuple[KafkaError | None, tuple[Any, ...]]] = []
         self.told_down = False
+        self.known_refused: set[str] = set()
         self.silent_until_s = 0.0
         self.capacity = 10_000
         cluster.inners.append(self)
@@ -71,6 +74,8 @@ class FakeInner:
     ) -> None:
         if len(self.queue) + len(self.unanswered) >= self.capacity:
             raise BufferError("Local: Queue full")
+        if topic in self.known_refused:
+            raise KafkaException(KafkaError(self.cluster.refused[topic]))
         chosen = partition if partition >= 0 else sum(key or b"") % 4
         self.queue.append((self.world.now_s, topic, value, key, chosen, on_delivery, timestamp, headers))
 
@@ -127,7 +132,10 @@ class FakeInner:
             kept = []
             for item in self.queue:
                 topic, partition = item[1], item[4]
-                if topic not in self.cluster.topics:
+                if topic in self.cluster.refused:
+                    self.known_refused.add(topic)
+                    self.reports.append((KafkaError(self.cluster.refused[topic]), item))
+                elif topic not in self.cluster.topics:
                     self.reports.append((KafkaError(KafkaError._UNKNOWN_TOPIC), item))
                 elif partition in self.cluster.leaderless:
                     kept.append(item)

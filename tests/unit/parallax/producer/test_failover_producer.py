@@ -356,6 +356,40 @@ def test_a_topic_that_is_nowhere_fails_its_own_records_alone() -> None:
     assert world.report(moved)[1].region == "b", "the slip does not keep b from taking over"
 
 
+REFUSALS = (KafkaError.TOPIC_EXCEPTION, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+
+
+@pytest.mark.parametrize("code", REFUSALS)
+def test_a_topic_that_is_refused_fails_its_own_records_alone(code: int) -> None:
+    world = ProducerWorld()
+    world.clusters["a"].refused["no topic"] = code
+    refused = world.produce("refused", topic="no topic")
+    world.settle()
+    assert world.report(refused)[0] == KafkaError(code)
+    world.clusters["a"].up = False
+    moved = world.produce("moved")
+    world.settle()
+    assert world.report(moved)[1].region == "b", "the slip does not keep b from taking over"
+
+
+def test_a_topic_that_is_refused_when_it_is_handed_over_fails_its_own_records_alone() -> None:
+    world = ProducerWorld()
+    world.clusters["a"].refused["no topic"] = KafkaError.TOPIC_EXCEPTION
+    world.produce("refused", topic="no topic")
+    world.settle()
+    world.clusters["a"].up = False
+    world.step()
+    again = world.produce("again", topic="no topic")
+    assert world.delivery.ledger.held_records == 1
+    world.clusters["a"].up = True
+    world.settle()
+    assert world.report(again)[0] == KafkaError(KafkaError.TOPIC_EXCEPTION)
+    world.clusters["a"].up = False
+    moved = world.produce("moved")
+    world.settle()
+    assert world.report(moved)[1].region == "b"
+
+
 def test_a_fatal_error_of_librdkafka_costs_a_new_producer_in_the_same_region() -> None:
     world = ProducerWorld()
     world.settle()
