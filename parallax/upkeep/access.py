@@ -223,6 +223,9 @@ class AccessKeeper:
         unreadable: dict[str, str] = {}
         away: list[Edge] = []
         held: set[str] = set()  # topics here that a source may have, and does not show
+        lost: list[
+            tuple[RegionName, SourceAccess]
+        ] = []  # with topics here that the source has not, or no more
         here = self._reader.topics()
         for edge in self._edges:
             reader, door = self._sources[edge.source]
@@ -245,10 +248,13 @@ class AccessKeeper:
                 )
             copies = {name: edge.naming.of(name, edge.route.source) for name in topics}
             sources[edge.route.source] = SourceAccess(rules, copies)
+            gone = {origin: TopicName(name) for name, origin in origins.items() if origin not in listed}
+            lost.append((edge.route.source, SourceAccess(rules, gone)))
+        lasting = _lasting(sources, lost, self._policy)
 
         def frozen(rule: AccessRule) -> bool:
-            hidden = rule.kind is AccessKind.TOPIC and rule.name in held
-            return hidden or any(_may_have(edge, rule) for edge in away)
+            kept = rule.kind is AccessKind.TOPIC and (rule.name in held or rule in lasting)
+            return kept or any(_may_have(edge, rule) for edge in away)
 
         wanted = wanted_rules(sources, self._policy)
         merged = merge_rules(
@@ -352,6 +358,21 @@ def _origin(edge: Edge, name: str) -> TopicName | None:
     """The topic of the route's source whose copy may be called so."""
     origin = edge.naming.source_of(TopicName(name), edge.route.source)
     return origin if origin is not None and edge.choice.chosen(origin) else None
+
+
+def _lasting(
+    sources: Mapping[RegionName, SourceAccess],
+    lost: Collection[tuple[RegionName, SourceAccess]],
+    policy: AccessPolicy,
+) -> frozenset[AccessRule]:
+    """What each source still says of topics here that none of them has: they may just be created anew."""
+    had = {name for of in sources.values() for name in of.copies.values()}
+    found: set[AccessRule] = set()
+    for region, of in lost:
+        copies = {origin: name for origin, name in of.copies.items() if name not in had}
+        said = wanted_rules({region: replace(of, copies=copies)}, policy)
+        found |= said.rules | said.withheld
+    return frozenset(found)
 
 
 def _may_have(edge: Edge, rule: AccessRule) -> bool:

@@ -191,3 +191,21 @@ def test_what_a_source_that_is_away_never_allowed_is_not_promoted(monkeypatch: p
     assert kept.promotion(plan) == []
     kept.carry_out(plan)
     assert kept.promotion(kept.plan()) == []
+
+
+def test_readers_of_a_copy_keep_their_right_while_its_topic_is_created_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, target = Stand([TRIPS, RIDES], {allows("trips"), WRITES}), Stand([TRIPS], set())
+    kept = keeper(monkeypatch, {"a": first, "b": Stand([RIDES], set())}, target, [])
+    kept.carry_out(kept.plan())
+    first.listed = [RIDES]
+    plan = kept.plan()
+    kept.carry_out(plan)
+    assert not plan.unreadable
+    assert target.rules == {allows("trips")}
+    assert [row.finding.rule for row in kept.promotion(kept.plan())] == [WRITES]
+    first.rules.clear()
+    kept.carry_out(kept.plan())
+    assert target.rules == set()
+    assert kept.promotion(kept.plan()) == []
