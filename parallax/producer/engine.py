@@ -88,9 +88,14 @@ class ProducerEngine:
         """Authenticate so from now on, everywhere."""
         with self.delivery.lock:
             self.delivery.check_open()
-            for site in (self.delivery.site, *self.delivery.others):
-                site.inner.set_sasl_credentials(username, password)
-            self._settings.base.update({"sasl.username": username, "sasl.password": password})
+            before = self._settings.credentials
+            self._settings.credentials = {"sasl.username": username, "sasl.password": password}
+            try:
+                for site in (self.delivery.site, *self.delivery.others):
+                    site.inner.set_sasl_credentials(username, password)
+            except TypeError:  # no login at all
+                self._settings.credentials = before
+                raise
 
     def problems(self) -> dict[str, ParallaxError]:
         """What keeps each region from taking records, as last checked."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from parallax.producer.errors import ProducerConfigError, TransactionsUnsupportedError
@@ -91,6 +91,7 @@ class ProducerSettings:
         max_messages: records not reported yet, over all regions.
         max_bytes: their keys and values.
         max_message_bytes: key and value of one record.
+        credentials: a login given later, for every cluster, whatever it was configured with.
     """
 
     base: Config
@@ -101,6 +102,7 @@ class ProducerSettings:
     max_messages: int
     max_bytes: int
     max_message_bytes: int
+    credentials: Mapping[str, str] = field(default_factory=dict)
 
     def for_cluster(self, cluster: Mapping[str, Any]) -> Config:
         """The librdkafka configuration of the inner producer of a cluster, without callbacks."""
@@ -110,6 +112,7 @@ class ProducerSettings:
             "enable.idempotence": True,
             **self.base,
             **cluster,
+            **self.credentials,
         }
 
 

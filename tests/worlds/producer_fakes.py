@@ -191,7 +191,7 @@ class ProducerWorld:
         self.invalid_for_probes: set[str] = set()
         settings = read_settings(config or {})
         kept = ProducerPolicies(**policies)
-        addresses = GivenAddresses(dict.fromkeys(regions, "unused"))
+        self.addresses = addresses = GivenAddresses(dict.fromkeys(regions, "unused"))
         self._by_servers = self.clusters
         addresses.clusters = {region: {"bootstrap.servers": region} for region in regions}
         self.delivery = ProducerDelivery(

@@ -626,6 +626,27 @@ def test_transactions_are_refused() -> None:
                 method()
 
 
+def test_a_new_login_holds_in_every_region_whatever_it_was_configured_with() -> None:
+    world = ProducerWorld()
+    for cluster in world.addresses.clusters.values():
+        cluster.update({"sasl.username": "old", "sasl.password": "old"})
+    world.engine.set_credentials("new", "secret")
+    (due,) = [config for due, config in world.engine.probes_due() if due.region == "b"]
+    world.clusters["a"].up = False
+    world.produce("moved")
+    world.settle()
+    (inner,) = world.clusters["b"].inners
+    for config in (due, inner.config):
+        assert (config["sasl.username"], config["sasl.password"]) == ("new", "secret")
+
+
+def test_a_login_that_is_none_changes_nothing() -> None:
+    with FailoverProducer({"log_level": 0}, region="a", clusters=CLUSTERS) as producer:
+        with pytest.raises(TypeError):
+            producer.set_sasl_credentials(None, None)  # type: ignore[arg-type] # what is tried
+        assert "sasl.username" not in producer._engine._settings.for_cluster({})
+
+
 def test_closing_reports_what_no_cluster_took() -> None:
     reports: list[tuple[Any, ...]] = []
     producer = FailoverProducer({"log_level": 0}, region="a", clusters=CLUSTERS, close_timeout_ms=100)
