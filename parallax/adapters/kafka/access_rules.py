@@ -161,7 +161,12 @@ def _remove(link: Link, rules: Sequence[AccessRule]) -> dict[AccessRule, str]:
             )
         )
     answer = link.ask(link.any_node, DeleteAclsRequest(filters=filters, min_version=1, max_version=3), doing)
-    return _refused(link, rules, answer.filter_results, doing)
+    # A filter may be well and the one rule that it meets not.
+    results = [
+        next((item for item in result.matching_acls if item.error_code), result)
+        for result in answer.filter_results
+    ]
+    return _refused(link, rules, results, doing)
 
 
 def _refused(
