@@ -31,6 +31,9 @@ _OPERATIONS = {
 _DENY, _ALLOW = 2, 3
 _ANY = 1
 _SECURITY_DISABLED = 54
+_REFUSED = frozenset({35, 42, 44, 67})
+"""Not supported, invalid, against the cluster's policy, an invalid principal: this rule stays as it was. After any other error
+nobody knows: the controller may have done it, and answered too late."""
 
 _KIND_OF = {number: kind for kind, number in _KINDS.items()}
 _MATCH_OF = {number: match for match, number in _MATCHES.items()}
@@ -172,13 +175,12 @@ def _remove(link: Link, rules: Sequence[AccessRule]) -> dict[AccessRule, str]:
 def _refused(
     link: Link, rules: Sequence[AccessRule], results: Sequence[Any], doing: str
 ) -> dict[AccessRule, str]:
-    """The rules whose result is an error that belongs to them alone; any other one is raised."""
+    """The rules that the cluster does not take, or leaves, for sure; any other error is raised."""
     refused = {}
     for rule, result in zip(rules, results, strict=True):
-        if result.error_code == 0:
-            continue
-        if result.error_message and result.error_code not in (_SECURITY_DISABLED, 31):
-            refused[rule] = f"{link.cluster}: {result.error_message} ({for_code(result.error_code).__name__})"
+        if result.error_code in _REFUSED:
+            name = for_code(result.error_code).__name__
+            refused[rule] = f"{link.cluster}: {result.error_message or doing} ({name})"
         else:
             link.check(result.error_code, doing)
     return refused

@@ -6,15 +6,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kafka.protocol.admin import DeleteAclsResponse
+from kafka.protocol.admin import CreateAclsResponse, DeleteAclsResponse
 
-from parallax.adapters.kafka.access_rules import _remove
+from parallax.adapters.kafka.access_rules import _add, _remove
 from parallax.adapters.kafka.links import Link
 from parallax.domain.access_rules import AccessKind, AccessOperation, AccessRule, NameMatch
 from parallax.domain.ids import ClusterName
-from parallax.errors import ConfigError
+from parallax.errors import ClusterUnavailableError, ConfigError
 
-INVALID_REQUEST, NOT_ALLOWED = 42, 31
+TIMED_OUT, NOT_ALLOWED, NOT_CONTROLLER, INVALID_REQUEST, UNKNOWN = 7, 31, 41, 42, -1
 RULES = [
     AccessRule(
         AccessKind.TOPIC, NameMatch.LITERAL, topic, "User:reader", "*", AccessOperation.READ, allow=True
@@ -51,6 +51,33 @@ def deleted(*errors: tuple[int, str | None]) -> Broker:
         for code, message in errors
     ]
     return Broker(SimpleNamespace(filter_results=results))
+
+
+def made(*errors: tuple[int, str | None]) -> Broker:
+    of = CreateAclsResponse.AclCreationResult
+    return Broker(
+        SimpleNamespace(results=[of(error_code=code, error_message=message) for code, message in errors])
+    )
+
+
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        ("no such host", "aggregate-b: no such host (InvalidRequestError)"),
+        (None, "aggregate-b: making rules of access (InvalidRequestError)"),
+    ],
+)
+def test_a_rule_that_the_cluster_does_not_take_is_told_apart(message: str | None, why: str) -> None:
+    broker: Any = made((INVALID_REQUEST, message), (0, None))
+    assert _add(broker, RULES) == {RULES[0]: why}
+
+
+@pytest.mark.parametrize("code", [TIMED_OUT, NOT_CONTROLLER, UNKNOWN])
+def test_after_an_error_that_decides_nothing_a_rule_counts_as_made(code: int) -> None:
+    """It stays written down as ours: else nobody would take it away, were it made."""
+    broker: Any = made((0, None), (code, "The request timed out."))
+    with pytest.raises(ClusterUnavailableError):
+        _add(broker, RULES)
 
 
 def test_a_rule_that_was_met_and_not_deleted_is_not_gone() -> None:
