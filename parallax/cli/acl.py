@@ -176,7 +176,7 @@ def promotion(
     Of a source that has not, what was remembered at the target counts.
 
     Raises:
-        ParallaxError: the target does not answer, or refuses it.
+        ParallaxError: the target does not answer, refuses it, or has no such topic.
     """
     (keeper,) = _keepers(config, [to])
     plan = keeper.plan()
@@ -193,7 +193,7 @@ def demotion(
     """What a promotion has allowed and would be taken away, or was.
 
     Raises:
-        ParallaxError: the target does not answer, or refuses it.
+        ParallaxError: the target does not answer, refuses it, or has no such topic.
     """
     (keeper,) = _keepers(config, [to])
     rows: Sequence[AccessRow] = keeper.demotion(keeper.plan(), topics)

@@ -8,7 +8,7 @@ is remembered in `parallax.acls.withheld`: the day on which a target is promoted
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,7 +32,7 @@ from parallax.domain.access_rules import (
 from parallax.domain.formats import read_text, stored_text
 from parallax.domain.ids import ClusterName, RegionName, TopicName, aggregate_cluster
 from parallax.domain.route_graph import Edge
-from parallax.errors import ParallaxError, RefusedError
+from parallax.errors import ParallaxError, RefusedError, UnknownTopicError
 
 ACLS_TOPIC = TopicName("parallax.acls")
 WITHHELD_TOPIC = TopicName("parallax.acls.withheld")
@@ -137,6 +137,7 @@ class AccessPlan:
         unreadable: sources that don't show their rules, with why.
         kept_back: what the target does not allow until it is promoted; of sources that don't show their rules, what is remembered.
         remembered: of that, what is written down.
+        topics: those of the target.
     """
 
     cluster: ClusterName
@@ -147,6 +148,7 @@ class AccessPlan:
     unreadable: Mapping[str, str]
     kept_back: frozenset[AccessRule]
     remembered: frozenset[AccessRule]
+    topics: frozenset[str]
 
     def rows(self) -> list[AccessRow]:
         """Everything that is not in step."""
@@ -271,7 +273,9 @@ class AccessKeeper:
                 *(rule for rule in remembered if frozen(rule)),
             ]
         )
-        return AccessPlan(self.cluster, wanted, merged, there, owned, unreadable, kept_back, remembered)
+        return AccessPlan(
+            self.cluster, wanted, merged, there, owned, unreadable, kept_back, remembered, frozenset(here)
+        )
 
     def carry_out(self, plan: AccessPlan) -> list[AccessRow]:
         """Make a plan true; what was done, and what is not in step then.
@@ -300,8 +304,12 @@ class AccessKeeper:
         return refused
 
     def promotion(self, plan: AccessPlan, topics: Collection[str] | None = None) -> list[AccessRow]:
-        """The withheld rules that `promote` makes; of these topics at the target, None: of all."""
-        return [row for row in plan.withheld() if topics is None or row.finding.rule.name in topics]
+        """The withheld rules that `promote` makes; of these topics at the target, None: of all.
+
+        Raises:
+            UnknownTopicError: the target has no such topic.
+        """
+        return _of_topics(plan, plan.withheld(), topics)
 
     def promote(self, rows: Collection[AccessRow]) -> list[AccessRow]:
         """Allow what was withheld; what was allowed, and what the target did not take.
@@ -316,12 +324,17 @@ class AccessKeeper:
         ]
 
     def demotion(self, plan: AccessPlan, topics: Collection[str] | None = None) -> list[AccessRow]:
-        """The rules that `demote` takes away: those that a promotion has made."""
-        return [
+        """The rules that `demote` takes away: those that a promotion has made.
+
+        Raises:
+            UnknownTopicError: the target has no such topic.
+        """
+        promoted = [
             AccessRow(self.cluster, AccessFinding(item.rule, AccessState.REMOVE))
             for item in plan.owned
-            if item.promoted and (topics is None or item.rule.name in topics)
+            if item.promoted
         ]
+        return _of_topics(plan, promoted, topics)
 
     def demote(self, rows: Collection[AccessRow]) -> list[AccessRow]:
         """Take away what a promotion has allowed; what was taken away, and what the target left.
@@ -344,6 +357,18 @@ class AccessKeeper:
             if name.startswith("parallax.") or any(_origin(edge, name) is not None for edge in self._edges)
         ]
         return may_write(self._door.read(), names, own)
+
+
+def _of_topics(
+    plan: AccessPlan, rows: Sequence[AccessRow], topics: Collection[str] | None
+) -> list[AccessRow]:
+    """Those of the rows that are about these topics, which are there or have one; None: all."""
+    if topics is None:
+        return list(rows)
+    unknown = set(topics) - plan.topics - {row.finding.rule.name for row in rows}
+    if unknown:
+        raise UnknownTopicError(f"{plan.cluster} has no topic {min(unknown)!r}")
+    return [row for row in rows if row.finding.rule.name in topics]
 
 
 def _tried(row: AccessRow, refused: Mapping[AccessRule, str]) -> AccessRow:

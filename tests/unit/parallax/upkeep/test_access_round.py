@@ -15,6 +15,7 @@ from parallax.cli import acl
 from parallax.config.config import Config, parse
 from parallax.domain.access_rules import AccessKind, AccessOperation, AccessRule, NameMatch
 from parallax.domain.ids import RegionName, TopicId, TopicName
+from parallax.errors import UnknownTopicError
 from parallax.ports.clusters import TopicInfo
 from parallax.upkeep import access
 from parallax.upkeep.access import AccessKeeper, OwnedRule
@@ -29,6 +30,9 @@ def allows(
     topic: str, principal: str = "User:reader", operation: AccessOperation = AccessOperation.READ
 ) -> AccessRule:
     return AccessRule(AccessKind.TOPIC, NameMatch.LITERAL, topic, principal, "*", operation, allow=True)
+
+
+WRITES = allows("trips", "User:app", AccessOperation.WRITE)
 
 
 @dataclass
@@ -138,6 +142,29 @@ def test_commands_tell_of_a_source_that_shows_nothing(
     assert result.exit_code == 1
 
 
+@pytest.mark.parametrize("command", ["promote", "demote"])
+def test_commands_refuse_a_topic_that_the_target_does_not_have(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
+) -> None:
+    path = tmp_path / "parallax.yaml"
+    path.touch()
+    keeper(
+        monkeypatch, {"a": Stand([TRIPS], {WRITES}), "b": Stand([RIDES], set())}, Stand([TRIPS], set()), []
+    )
+    arguments = [command, "--config", str(path), "--to", "t", "--execute"]
+    with pytest.raises(UnknownTopicError, match="aggregate-t has no topic 'tirps'"):
+        CliRunner().invoke(acl.app, [*arguments, "trips", "tirps"], catch_exceptions=False)
+
+
+def test_what_was_promoted_of_a_topic_that_is_gone_can_be_taken_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, target = Stand([TRIPS], {WRITES}), Stand([TRIPS], set())
+    kept = keeper(monkeypatch, {"a": first, "b": Stand([RIDES], set())}, target, [])
+    kept.promote(kept.promotion(kept.plan(), ["trips"]))
+    first.listed = target.listed = [RIDES]
+    kept.demote(kept.demotion(kept.plan(), ["trips"]))
+    assert target.rules == set()
+
+
 def test_what_was_changed_is_told_though_a_source_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     first = Stand([TRIPS], {allows("trips")})
     second = Stand([RIDES], set(), unseen=frozenset({TopicName("others")}))
@@ -150,9 +177,6 @@ def test_what_was_changed_is_told_though_a_source_shows_nothing(monkeypatch: pyt
     assert [entry["event"] for entry in logs] == ["kept_in_step", "upkeep_failed"]
     (state,) = board.state()[board.name]
     assert state["changes"] == 1
-
-
-WRITES = allows("trips", "User:app", AccessOperation.WRITE)
 
 
 def test_what_is_withheld_can_be_promoted_once_the_source_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
