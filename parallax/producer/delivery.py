@@ -276,7 +276,7 @@ class ProducerDelivery:
     # --- inner producers and events -----------------------------------------------------------------------
 
     def new_site(self, region: str) -> ProducerSite:
-        """An inner producer for a region. Inner.
+        """An inner producer for a region. It needs no lock, and may take seconds.
 
         Raises:
             KafkaException: librdkafka refuses the settings.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from confluent_kafka import KafkaException
 
@@ -25,7 +25,7 @@ _SLICE_S = 0.05
 
 
 class ProducerEngine:
-    """Decides where records go, in whichever thread comes by: those that poll, or the pilot's.
+    """Decides where records go, in whichever thread comes by: those that poll, or the pilot's, which alone moves and returns.
 
     Args:
         delivery: the records.
@@ -147,22 +147,36 @@ class ProducerEngine:
 
     # --- deciding -----------------------------------------------------------------------------------------
 
-    def tick(self) -> None:
-        """Look at the present region; move, return, hand over and expire what is due."""
+    def tick(self, *, make: bool = False) -> None:
+        """Look at the present region; hand over and expire what is due, and with ``make`` move or return.
+
+        To make an inner producer may take seconds, where an issuer of tokens is away: the pilot does so, without the lock.
+        """
+        fresh = None
+        while fresh is None:
+            now = self._clock()
+            with self.delivery.lock:
+                if self.delivery.closed or self.delivery.moving:
+                    return
+                site, login = self.delivery.site, self._settings.credentials
+                reason, target = self._judged(site, now)
+                if reason is None or target is None:
+                    self._stay(site, reason, now)
+            if target is None or not make:
+                return
+            fresh = self._site_at(target, now)
+        self._install(site, fresh, login)
+
+    def _install(self, site: ProducerSite, fresh: ProducerSite, login: Mapping[str, str]) -> None:
+        """Let records go to a new inner producer, unless something has changed while it was made with that login."""
         now = self._clock()
         with self.delivery.lock:
-            if self.delivery.closed or self.delivery.moving:
+            reason, target = self._judged(site, now)
+            if self.delivery.closed or target != fresh.region or self._settings.credentials is not login:
+                self._idle.append(fresh)
                 return
-            site = self.delivery.site
-            if site.silent_s(now) >= SUSPECT_AFTER_S + self._settings.linger_ms / 1_000:
-                self.delivery.suspect(site, now)
-            since = site.suspected_at_s
-            if since is not None and self.delivery.regions.answered_since(site.region, since):
-                site.answers()
-            reason = self.delivery.regions.down(site, now)
-            fresh = None if reason is None else self._fresh_site(site, now)
-            if reason is None or fresh is None:
-                self._stay(site, reason, now)
+            if reason is None:
+                self._return(site, fresh, now)
                 return
             held, self.delivery.taken_back = self.delivery.ledger.held_records, 0
             self.delivery.moving = True
@@ -176,22 +190,26 @@ class ProducerEngine:
             with self.delivery.lock:
                 self._moved(site, fresh, reason, held)
 
-    def _fresh_site(self, site: ProducerSite, now: float) -> ProducerSite | None:
-        """A producer at the first region that can take over and whose settings librdkafka takes."""
-        while True:
-            target = self.delivery.regions.candidate(site, self._addresses.clusters, site.suspected_at_s)
-            if target is None:
-                return None
-            fresh = self._site_at(target, now)
-            if fresh is not None:
-                return fresh
+    def _judged(self, site: ProducerSite, now: float) -> tuple[DownReason | None, str | None]:
+        """Why the present region is down, None if it is not, and where records had better go, None if they stay."""
+        regions, clusters = self.delivery.regions, self._addresses.clusters
+        if site.silent_s(now) >= SUSPECT_AFTER_S + self._settings.linger_ms / 1_000:
+            self.delivery.suspect(site, now)
+        since = site.suspected_at_s
+        if since is not None and regions.answered_since(site.region, since):
+            site.answers()
+        reason = regions.down(site, now)
+        if reason is None:
+            return None, regions.better(site.region, clusters, now)
+        return reason, regions.candidate(site, clusters, site.suspected_at_s)
 
     def _site_at(self, region: str, now: float) -> ProducerSite | None:
         try:
             return self.delivery.new_site(region)
         except KafkaException as failure:
-            present = self.delivery.site.region
-            self.delivery.regions.unusable(region, now, refused_settings(failure), present)
+            with self.delivery.lock:
+                present = self.delivery.site.region
+                self.delivery.regions.unusable(region, now, refused_settings(failure), present)
             return None
 
     def _moved(self, old: ProducerSite, fresh: ProducerSite, reason: DownReason, held: int) -> None:
@@ -217,9 +235,6 @@ class ProducerEngine:
             if self._stuck and site.suspected_at_s is None:
                 self._stuck = False
                 self.delivery.tell(ProducerEvent(ProducerEventKind.UNSTUCK, site.region))
-            better = self.delivery.regions.better(site.region, clusters, now)
-            if better is not None:
-                self._return(site, better, now)
         elif self.delivery.regions.all_asked_since(site.failed_at_s or site.suspected_at_s or now, clusters):
             self._tell_stuck(site, reason)
             if reason is DownReason.TIMED_OUT:
@@ -240,16 +255,13 @@ class ProducerEngine:
                 )
             )
 
-    def _return(self, site: ProducerSite, better: str, now: float) -> None:
+    def _return(self, site: ProducerSite, fresh: ProducerSite, now: float) -> None:
         """Nothing is wrong with the region that is left: it acknowledges what it has in its own time."""
-        fresh = self._site_at(better, now)
-        if fresh is None:
-            return
         self.delivery.site = fresh
         self.delivery.others.append(site)
         self.delivery.regions.returned(now)
         self.delivery.ledger.returns += 1
-        self.delivery.tell(ProducerEvent(ProducerEventKind.RETURNED, better, from_region=site.region))
+        self.delivery.tell(ProducerEvent(ProducerEventKind.RETURNED, fresh.region, from_region=site.region))
 
     def _look_after_others(self, now: float) -> None:
         for site in list(self.delivery.others):

@@ -92,7 +92,7 @@ class Pilot:
             self._engine.probed(due, asked_at_s, result)
         if self._clock() - self._engine.turned_at_s >= _IDLE_S:
             self._engine.pump()
-        self._engine.tick()
+        self._engine.tick(make=True)
         self._engine.let_go()
 
     def _probe(self, region: str, config: dict[str, Any]) -> Probe:

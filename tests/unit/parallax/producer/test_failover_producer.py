@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -325,6 +326,60 @@ def test_no_return_to_a_region_whose_producer_can_not_be_made() -> None:
     world.invalid.clear()
     world.step(0.1, 200)
     assert world.delivery.site.region == "a"
+
+
+def while_one_is_made(world: ProducerWorld, happens: Callable[[], object]) -> None:
+    """As where a token has to be waited for: something happens meanwhile."""
+    make = world.delivery._factory
+
+    def slowly(config: dict[str, Any]) -> Any:
+        assert not world.delivery.lock.locked(), "everything would wait"
+        happens()
+        return make(config)
+
+    world.delivery._factory = slowly
+
+
+def test_nothing_waits_while_a_producer_is_made() -> None:
+    world = ProducerWorld(return_after_ms=1_000)
+    world.produce("first")
+    world.settle()
+    made: list[bytes] = []
+    while_one_is_made(world, lambda: made.append(world.produce(f"meanwhile-{len(made)}")))
+    world.clusters["a"].up = False
+    world.produce("moved")
+    world.settle()
+    world.clusters["a"].up = True
+    world.step(times=50)
+    assert world.delivery.site.region == "a"
+    assert [world.report(name) for name in made] == [(None, DeliveryReport("b"))] * 2
+
+
+def test_an_application_s_thread_waits_for_no_producer_to_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ProducerWorld(return_after_ms=1_000)
+    world.clusters["a"].up = False
+    world.produce("x")
+    world.settle()
+    world.clusters["a"].up = True
+    tick = world.engine.tick
+    monkeypatch.setattr(world.engine, "tick", lambda **_pilots: tick())
+    world.step(times=50)
+    assert world.delivery.site.region == "b"
+
+
+def test_a_producer_that_was_made_for_what_has_changed_meanwhile_takes_nothing() -> None:
+    world = ProducerWorld(return_after_ms=1_000)
+    world.clusters["a"].up = False
+    world.produce("x")
+    world.settle()
+    changes = [lambda: world.engine.set_credentials("new", "secret")]
+    while_one_is_made(world, lambda: changes.pop()() if changes else None)
+    world.clusters["a"].up = True
+    world.step(times=50)
+    _, outdated, used = world.clusters["a"].inners
+    assert world.delivery.site.inner is used
+    assert "sasl.username" not in outdated.config
+    assert used.config["sasl.username"] == "new"
 
 
 def test_an_unfit_region_is_told_to_be_fit_again() -> None:
