@@ -23,6 +23,19 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
+_SIGNS_CERTIFICATES = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=False,
+    encipher_only=False,
+    decipher_only=False,
+)
+"""Python 3.13 and later ask for it, and for the identifiers of keys."""
+
 
 @dataclass(frozen=True)
 class Pair:
@@ -46,6 +59,8 @@ class Authority:
             _builder(self._name, self._key, timedelta(days=1))
             .issuer_name(self._name)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
+            .add_extension(_SIGNS_CERTIFICATES, critical=True)
             .sign(self._key, hashes.SHA256())
         )
         self.certificate.write_bytes(own.public_bytes(Encoding.PEM))
@@ -68,6 +83,9 @@ class Authority:
             _builder(_named(name), key, life)
             .issuer_name(self._name)
             .add_extension(x509.SubjectAlternativeName([alternative]), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False
+            )
             .sign(self._key, hashes.SHA256())
         )
         locked = NoEncryption() if password is None else BestAvailableEncryption(password.encode())
