@@ -36,6 +36,10 @@ class TurnRows(NamedTuple):
         return self.block.target_start(place), self.block.source_start(place), self.block.counts[place]
 
 
+_Place = tuple[Route, int, int]
+"""A lease's route, layout and shard."""
+
+
 @dataclass(slots=True)
 class _Lease:
     """What the turns of one lease tell since its blocks reached ``reached.run_log_next``."""
@@ -103,13 +107,12 @@ class Tails:
             StoreUnavailableError: the store did not answer in time.
             UnreadableRowError: a turn can't be read by this release.
         """
-        reached = self._store.reached(routes)
-        doubted = self._went_back(reached)
+        reached, doubted = self._reached(routes)
         if doubted:
             # A replica that lags behind may have said it once. Rows are given up at once where it is so: beside lost ranges that
             # are not in the store again yet, they would tell that what was lost was consumed.
-            reached = self._store.reached(routes)
-            self._forget(doubted & self._went_back(reached))
+            reached, still = self._reached(routes)
+            self._forget(doubted & still, reached)
         wanted, anew = self._wanted(reached)
         if not wanted:
             return
@@ -134,25 +137,27 @@ class Tails:
                             lease.pieces[number].append(piece)
                             self._add_in_order(asked, number, piece)
 
-    def _went_back(self, reached: Mapping[Route, Sequence[Reached]]) -> set[Route]:
-        """The routes of which the store knows less than it did: another one is in its place, which has lost it all.
-
-        No lease's term, nor how far its blocks reach, ever grows less, but for the moment in which an owner is followed.
-        """
-        gone: set[Route] = set()
+    def _reached(self, routes: Collection[Route]) -> tuple[Mapping[Route, Sequence[Reached]], set[_Place]]:
+        """How far blocks reach, and the leases of which the store knows less than was known when it was asked."""
         with self._lock:
-            for route, leases in reached.items():
-                told = {(item.layout, item.shard): item for item in leases}
-                if any(
-                    _is_less(told.get(place), lease.reached) for place, lease in self._leases[route].items()
-                ):
-                    gone.add(route)
-        return gone
+            known = {
+                (route, *place): lease.reached
+                for route in routes
+                for place, lease in self._leases[route].items()
+            }
+        reached = self._store.reached(routes)
+        return reached, _less(known, reached)
 
-    def _forget(self, routes: Collection[Route]) -> None:
-        """Begin anew with routes."""
+    def _forget(self, places: Collection[_Place], reached: Mapping[Route, Sequence[Reached]]) -> None:
+        """Begin anew with routes of which the store has lost leases: another one is in its place, which has lost them all."""
         with self._lock:
-            for route in routes:
+            # Somebody else may have begun anew meanwhile.
+            known = {
+                (route, *place): lease.reached
+                for route in {route for route, _, _ in places}
+                for place, lease in self._leases[route].items()
+            }
+            for route in {route for route, _, _ in _less(known, reached).intersection(places)}:
                 self._leases[route].clear()
                 self._losses[route] += 1
                 self._take_over(route)
@@ -259,8 +264,20 @@ def _turn(asked: TurnsWanted, upto: int, body: bytes) -> Turn:
         raise unreadable(where, error) from error
 
 
+def _less(known: Mapping[_Place, Reached], reached: Mapping[Route, Sequence[Reached]]) -> set[_Place]:
+    """The leases of which less is told than was known.
+
+    No term grows less, nor how far the blocks of one reach. A later term may begin below the end of the one before, whose owner
+    went on while it was followed; the terms of a store that begins anew begin with the first.
+    """
+    told = {(route, item.layout, item.shard): item for route, leases in reached.items() for item in leases}
+    return {place for place, lease in known.items() if _is_less(told.get(place), lease)}
+
+
 def _is_less(told: Reached | None, known: Reached) -> bool:
-    return told is None or told.term < known.term or told.run_log_next < known.run_log_next
+    if told is None or told.term < known.term:
+        return True
+    return told.term == known.term and told.run_log_next < known.run_log_next
 
 
 def in_order(pieces: Iterable[TurnRows]) -> list[TurnRows]:

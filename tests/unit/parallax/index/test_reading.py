@@ -292,6 +292,41 @@ def test_a_replica_that_lags_behind_is_not_believed(losable: LosableStore) -> No
         assert not answers
 
 
+def test_who_is_overtaken_by_others_while_reading_takes_no_store_for_lost(
+    store: MemoryMappingIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = BlockIndex(store)
+    writers = [BlockWriter(store, ROUTE, 3, shard) for shard in (0, 1)]
+    write(writers[0], 0)
+    assert index.history(ITEM, LINEAGE).rows
+    read, entries = store.reached, iter(range(1, 100))
+
+    def overtaken(routes: Any) -> Any:
+        told = read(routes)
+        with monkeypatch.context() as others:
+            others.setattr(store, "reached", read)
+            for writer in writers:
+                write(writer, next(entries))
+                writer.write_all()
+            index.history(ITEM, LINEAGE)
+        return told
+
+    before = index.told([(ITEM, LINEAGE)])
+    monkeypatch.setattr(store, "reached", overtaken)
+    for _ in range(5):
+        index.history(ITEM, LINEAGE)
+    assert index._tails.generation(ROUTE).losses == 0
+    assert index.told([(ITEM, LINEAGE)]) != before
+
+
+def test_an_owner_that_begins_where_the_one_before_stood_is_no_lost_store(losable: LosableStore) -> None:
+    index = BlockIndex(losable)  # type: ignore[arg-type]
+    rows = index.history(ITEM, LINEAGE).rows
+    losable.now.reached = lambda _: {ROUTE: [Reached(3, 0, 6, 9)]}  # type: ignore[method-assign]
+    assert index.history(ITEM, LINEAGE).rows == rows
+    assert index._tails.generation(ROUTE).losses == 0
+
+
 def test_rows_from_before_the_store_was_lost_are_not_taken_without_what_was_lost_between_them(
     losable: LosableStore,
 ) -> None:
