@@ -172,9 +172,10 @@ def mapped_to_pb(items: Iterable[ManyMapped]) -> pb.MapPositionsResponse:
 
 
 def _mapped(item: ManyMapped) -> pb.MappedPartition:
-    question, found = item.question, item.answers
-    partition = question.topic_partition
-    sides: dict[str, Any] = {"from": _end_of(question.origin), "to": _end_of(question.destination)}
+    question, found, partition = item.question, item.answers, item.topic_partition
+    sides: dict[str, Any] = {}
+    if question is not None:
+        sides |= {"from": _end_of(question.origin), "to": _end_of(question.destination)}
     if found is None:
         return pb.MappedPartition(
             topic=partition.topic, partition=partition.partition, left_out=item.left_out, **sides

@@ -111,7 +111,7 @@ Topics = Newest[tuple[ClusterName, ClusterName, TopicName], _Topic]
 
 
 @dataclass(frozen=True, slots=True)
-class _Shared:
+class Shared:
     """What the partitions of a call share: log ranges by cluster, and by topic the index and the last move."""
 
     logs: Mapping[ClusterName, Mapping[TopicPartition, LogRange]]
@@ -189,7 +189,7 @@ class FailoverCall:
         run: Callable[[Iterable[Callable[[], object]], str], None],
         *,
         of_group: bool = True,
-    ) -> _Shared:
+    ) -> Shared:
         """What the partitions share; ``run`` reads it, the group's last moves only if the request is ``of_group``."""
         logs: dict[ClusterName, Mapping[TopicPartition, LogRange]] = {}
         indexed: dict[TopicName, Mapping[Route, RouteTopic]] = {}
@@ -216,7 +216,7 @@ class FailoverCall:
         self._moves = [
             item for found in progress.values() for item in found.values() if isinstance(item, Progress)
         ]
-        return _Shared(logs, indexed, progress)
+        return Shared(logs, indexed, progress)
 
     def with_kept(
         self,
@@ -264,18 +264,21 @@ class FailoverCall:
         """What the group's last moves left, as read by `read_shared`."""
         return self._moves
 
-    def questions(self, partitions: Sequence[TopicPartition], shared: _Shared) -> list[Question]:
+    def questions(self, partitions: Sequence[TopicPartition], shared: Shared) -> list[Question]:
         """One question for each partition.
 
         Raises:
-            UnreadableRowError: what an earlier move of one of them left can't be read: an answer might be a wrong one.
+            UnreadableRowError: what an earlier move of one of them left can't be read, or rows that tell of a cluster that is
+                away: an answer might be a wrong one.
         """
         readable(
             shared.progress[item.topic][item.partition]
             for item in partitions
             if item.partition in shared.progress[item.topic]
         )
-        topics = {topic: self._topic(topic, indexed) for topic, indexed in shared.indexed.items()}
+        topics = {
+            topic: self._topic(topic, shared.indexed[topic]) for topic in {item.topic for item in partitions}
+        }
         logs = shared.logs[self.origin.cluster], shared.logs[self.destination.cluster]
         questions = []
         for partition in partitions:

@@ -13,6 +13,7 @@ from offsetsvc.resume.partition import Question
 from offsetsvc.resume.plain_many import NONE, ManyAnswers, bit_of, resume_many
 from offsetsvc.resume.plans import PartitionPlan
 from parallax.client.messages import NO_COMMIT
+from parallax.domain.ids import TopicPartition
 from parallax.domain.outcome import Outcome
 
 _MOST_RANGES = 1_000_000
@@ -27,13 +28,15 @@ class ManyMapped:
     """Answers for positions of a partition.
 
     Attributes:
-        question: about the partition; its commit is nobody's.
+        topic_partition: the partition.
+        question: about it; its commit is nobody's. None: rows that it takes can't be read.
         answers: one for each position; None: none can be answered.
         positions: how many there were.
         origin_known_to: as `Resume.origin_known_to`.
     """
 
-    question: Question
+    topic_partition: TopicPartition
+    question: Question | None
     answers: ManyAnswers | None
     positions: int
     origin_known_to: int
@@ -80,7 +83,7 @@ def answer_many(question: Question, plan: PartitionPlan, positions: Sequence[int
         or destination is None
         or question.origin.lineages.truncations(partition)
     ):
-        return ManyMapped(question, None, len(positions), NONE)
+        return ManyMapped(question.topic_partition, question, None, len(positions), NONE)
     asked = np.array(positions, np.int64)
     without = asked == NO_COMMIT
     commits = np.minimum(np.maximum(asked, 0), origin.high_watermark)
@@ -95,7 +98,7 @@ def answer_many(question: Question, plan: PartitionPlan, positions: Sequence[int
             if question.starts_at_end:
                 found = replace(found, answered=found.answered & ~without)
         found = _within_a_message(found)
-    return ManyMapped(question, found, len(positions), plan.plain.origin_known_to)
+    return ManyMapped(question.topic_partition, question, found, len(positions), plan.plain.origin_known_to)
 
 
 def _stale(question: Question, plan: PartitionPlan, commits: Numbers, without: Flags, now_ms: int) -> Numbers:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import islice
 from operator import ge
@@ -15,7 +17,7 @@ from offsetsvc.moves import RecordedMoves
 from offsetsvc.parallel import Concurrently
 from offsetsvc.resume.ahead import AT_ONCE, READING, read_ahead
 from offsetsvc.resume.by_timestamp import Times
-from offsetsvc.resume.call import FailoverCall, FailoverRequest, Topics, way_between
+from offsetsvc.resume.call import FailoverCall, FailoverRequest, Shared, Topics, way_between
 from offsetsvc.resume.many import ManyMapped, answer_many
 from offsetsvc.resume.partition import Question, answer_partition
 from offsetsvc.resume.plain_many import NONE
@@ -167,18 +169,19 @@ class Failover:
         partitions = list(positions)
         for partition in partitions:
             call.require_partition(partition)
-        questions = call.questions(partitions, call.read_shared(partitions, together.run, of_group=False))
+        shared = call.read_shared(partitions, together.run, of_group=False)
+        questions = _questions_of(call, partitions, shared)
         plans = self._plans_of(questions)
         now_ms = self._now_ms()
-        found = []
+        found = {item: ManyMapped(item, None, None, len(positions[item]), NONE) for item in partitions}
         for question, plan in zip(questions, plans, strict=True):
             deadline.check(READING)
-            asked = positions[question.topic_partition]
+            item = question.topic_partition
             try:
-                found.append(answer_many(question, plan(), asked, now_ms))
+                found[item] = answer_many(question, plan(), positions[item], now_ms)
             except UnreadableRowError:
-                found.append(ManyMapped(question, None, len(asked), NONE))
-        return found
+                found[item] = replace(found[item], question=question)
+        return list(found.values())
 
     def _plans_of(self, questions: Sequence[Question]) -> list[Callable[[], PartitionPlan]]:
         """A plan for each question: one by one, where rows of some can't be read."""
@@ -247,6 +250,18 @@ class Failover:
         }
         if left:
             self._moves.save(by, "GetGroupFailoverOffsets", group, left, self._now_ms(), before)
+
+
+def _questions_of(call: FailoverCall, partitions: Sequence[TopicPartition], shared: Shared) -> list[Question]:
+    """A question about each partition, but for those of which rows that it takes can't be read."""
+    try:
+        return call.questions(partitions, shared)
+    except UnreadableRowError:
+        found: list[Question] = []
+        for partition in partitions:
+            with suppress(UnreadableRowError):
+                found += call.questions([partition], shared)
+        return found
 
 
 def _check_many(positions: Mapping[TopicPartition, Sequence[int]], most_partitions: int) -> None:

@@ -115,9 +115,11 @@ def test_a_partition_that_is_not_plain_is_left_out_as_a_whole() -> None:
         assert mapped(world, [-1, 0, 5]) == ({}, [0, 1, 2])
 
 
-@pytest.mark.parametrize("damaged", ["block", "newest row"])
+@pytest.mark.parametrize(
+    ("damaged", "away"), [("block", None), ("newest row", None), ("newest row", A), ("newest row", B)]
+)
 def test_a_partition_of_which_a_row_cant_be_read_is_left_out_alone(
-    monkeypatch: pytest.MonkeyPatch, damaged: str
+    monkeypatch: pytest.MonkeyPatch, damaged: str, away: ClusterName | None
 ) -> None:
     world = World(partitions=2)
     for partition in range(2):
@@ -147,10 +149,13 @@ def test_a_partition_of_which_a_row_cant_be_read_is_left_out_alone(
         monkeypatch.setattr(world.index, "blocks", damaged_blocks)
     else:
         monkeypatch.setattr(world.index, "told_topics", without_newest)
+    if away is not None:
+        world.clusters[away].away = True
     other = TopicPartition(TOPIC, 1)
     with world.service() as service:
         found = service.failover.answers_many(A, B, {other: [3, 5], P0: [5]}, Deadline.after_ms(10_000))
-        assert [list(item.left_out) for item in found] == [[0, 1], []]
+        told = [(item.partition, list(item.left_out)) for item in mapped_to_pb(found).partitions]
+        assert told == [(1, [0, 1]), (0, [0] if away else [])]
         why = (
             "blocks of target b, trips-1, section 0, lineage "
             if damaged == "block"
