@@ -450,7 +450,7 @@ _MOVES = RowListing(
         ListColumn("kind", _word("kind")),
         ListColumn("state", _word("state")),
         ListColumn("step", _word("step"), wide=True),
-        ListColumn(">partitions", _word("partitions")),
+        ListColumn(">partitions", lambda row: row["partitions"] if row["step"] else None),
         ListColumn("~problem", _word("problem")),
         ListColumn("updated", _moment("updated_at_ms"), wide=True),
         ListColumn(">fencing number", _word("fencing_number"), wide=True),

@@ -136,6 +136,16 @@ def test_unknown_is_a_dash_in_tables_and_empty_in_csv(served: Served) -> None:
     assert "[bold]payments" in run(served, "groups").stdout  # a name is no markup
 
 
+def test_of_a_move_that_cant_be_read_no_number_of_partitions_is_told() -> None:
+    world = World()
+    note = note_of(move(GROUP, 1))
+    world.operations.save_operation(replace(note, summary=note.summary.replace("done", "new_word")))
+    with serving(world) as served:
+        [header, line] = csv.reader(io.StringIO(run(served, "moves", "-o", "csv").stdout))
+    found = dict(zip(header, line, strict=True))
+    assert (found["group"], found["partitions"]) == (GROUP, "")
+
+
 def test_stopped_partitions_say_why_and_what_to_do(served: Served) -> None:
     result = run(served, "partitions", "--stopped", "--sort", "lag")
     assert "stopped: a->b trips-1: RIGHT_MISSING" in result.stdout
