@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
+import structlog
+
 from offsetsvc.answers import Basis, Commit, TimestampPolicy
 from offsetsvc.clusters import Clusters, ClusterView
 from offsetsvc.index.memory import IndexMemory
@@ -40,6 +42,8 @@ from parallax.errors import (
 )
 from parallax.ports.groups import GroupStore
 from parallax.runtime.newest import Newest
+
+_log = structlog.get_logger(__name__)
 
 _NAMED_TOPICS = 20
 """Topics named in an error: enough to find a typo."""
@@ -180,8 +184,15 @@ class FailoverCall:
         if self.origin.reachable or not self.destination.reachable:
             return topics
         own = {item.topic for item in self._request.positions}
-        # If none is left, what is asked about is unknown.
-        return [topic for topic in topics if topic in own or self._partitions_known(topic)] or topics
+        known = [topic for topic in topics if topic in own or self._partitions_known(topic)]
+        if not known:
+            return topics  # what is asked about is unknown
+        left_out = sorted({*topics} - {*known})
+        if left_out:
+            _log.warning(
+                "topics_left_out", group=self._request.group, origin=self.origin.cluster, topics=left_out
+            )
+        return known
 
     def read_shared(
         self,

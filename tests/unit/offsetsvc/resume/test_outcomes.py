@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from offsetsvc.answers import Basis, FailoverAnswer
 from offsetsvc.resume import plans
@@ -471,8 +472,10 @@ def test_a_topic_that_the_dead_cluster_alone_had_keeps_no_other_one_from_being_a
     )
     world.clusters[A].away = True
     with world.service() as service:
-        (answer,) = service.failover.answers(FailoverRequest(GROUP, A, B), _deadline())
+        with capture_logs() as logs:
+            (answer,) = service.failover.answers(FailoverRequest(GROUP, A, B), _deadline())
         assert answer.topic_partition == P0
+        assert [line["topics"] for line in logs if line["event"] == "topics_left_out"] == [["local"]]
         named = {local: TargetOffset(1)}
         for request in (
             FailoverRequest(GROUP, A, B, topics=(local.topic,)),
