@@ -19,12 +19,14 @@ from parallax.config.config import Config
 from parallax.domain.access_rules import (
     AccessFinding,
     AccessKind,
+    AccessMode,
     AccessPolicy,
     AccessRule,
     AccessState,
     MergedRules,
     SourceAccess,
     WantedRules,
+    copied,
     may_write,
     merge_rules,
     wanted_rules,
@@ -135,7 +137,8 @@ class AccessPlan:
         there: the rules that it has.
         owned: those that are written down as made by us.
         unreadable: sources that don't show their rules, with why.
-        kept_back: what the target does not allow until it is promoted; of sources that don't show their rules, what is remembered.
+        kept_back: what the target does not allow until it is promoted; of sources that don't show their rules, what is remembered
+            and no other source refuses.
         remembered: of that, what is written down.
         topics: those of the target.
     """
@@ -270,7 +273,7 @@ class AccessKeeper:
         kept_back = frozenset(
             [
                 *(rule for rule in wanted.withheld if not frozen(rule)),
-                *(rule for rule in remembered if frozen(rule)),
+                *(rule for rule in _still_allowed(remembered, sources, self._policy) if frozen(rule)),
             ]
         )
         return AccessPlan(
@@ -398,6 +401,20 @@ def _lasting(
         said = wanted_rules({region: replace(of, copies=copies)}, policy)
         found |= said.rules | said.withheld
     return frozenset(found)
+
+
+def _still_allowed(
+    remembered: Collection[AccessRule], sources: Mapping[RegionName, SourceAccess], policy: AccessPolicy
+) -> list[AccessRule]:
+    """What is remembered, but for what a source that shows its rules, and has the topic, allows no more."""
+    if policy.mode is AccessMode.MM2:
+        return list(remembered)
+    refused: set[AccessRule] = set()
+    for of in sources.values():
+        said, copies = {item.rule for item in copied(of, policy)}, {*of.copies.values()}
+        about = {rule for rule in remembered if rule.kind is AccessKind.TOPIC and rule.name in copies}
+        refused |= about - said
+    return [rule for rule in remembered if rule not in refused]
 
 
 def _may_have(edge: Edge, rule: AccessRule) -> bool:

@@ -217,6 +217,16 @@ def test_what_a_source_that_is_away_never_allowed_is_not_promoted(monkeypatch: p
     assert kept.promotion(kept.plan()) == []
 
 
+def test_what_a_source_that_answers_has_taken_back_is_not_promoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = Stand([TRIPS], {WRITES}), Stand([TRIPS], {WRITES})
+    kept = keeper(monkeypatch, {"a": first, "b": second}, Stand([TRIPS], set()), [])
+    kept.carry_out(kept.plan())
+    first.listed = []  # it is away
+    assert [row.finding.rule for row in kept.promotion(kept.plan())] == [WRITES]
+    second.rules.clear()
+    assert kept.promotion(kept.plan()) == []
+
+
 def test_readers_of_a_copy_keep_their_right_while_its_topic_is_created_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
