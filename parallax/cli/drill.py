@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from parallax.cli import completion
 from parallax.cli.options import ActorOption, ConfigOption, JsonOption, ReasonOption
@@ -150,7 +151,7 @@ def _run_once(
     with open_outside(config, target=plan.to, operator=operator) as outside:
         outside.time.stop = stop
         with console(stderr=True, quiet=as_json).status("drill") as status:
-            record = run_drill(config, outside, plan, lambda words: status.update(f"drill: {words}"))
+            record = run_drill(config, outside, plan, lambda words: status.update(f"drill: {escape(words)}"))
         try:
             records = _all(outside)
         except StoreUnavailableError as error:

@@ -157,6 +157,16 @@ class TestRuns:
         assert "| passed |" in (tmp_path / "parallax-drill.md").read_text(encoding="utf-8")
         assert "<svg" in (tmp_path / "parallax-drill.html").read_text(encoding="utf-8")
 
+    def test_what_a_step_tells_is_no_markup(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+        over_the_bench = command.run_drill
+
+        def telling(config: Config, outside: Outside, plan: DrillPlan, tell: Tell) -> DrillRecord:
+            tell("[CLUSTER_UNAVAILABLE] broker [::1]:9092 is away [/]")
+            return over_the_bench(config, outside, plan, tell)
+
+        monkeypatch.setattr(command, "run_drill", telling)
+        assert run().exception is None
+
     def test_a_schedule_goes_on_after_a_drill_that_could_not_be_run(self, bench: Bench, run: Run) -> None:
         self.opens_left_to_fail = 1
         done = run("--every", "0.01s", "--times", "3", "--json")
