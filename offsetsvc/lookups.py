@@ -68,7 +68,7 @@ class MappingLookups:
     def routes(self, deadline: Deadline) -> pb.ListRoutesResponse:
         """Every configured route with the topics that it has copied, or can't copy.
 
-        Of a topic of which the index holds what can't be read nothing else is told.
+        Of a topic of which the index holds what can't be read it is told where it is stopped, and nothing else.
         """
         together = Concurrently(self._executor, deadline)
         routes = self._config.all_routes()
@@ -293,8 +293,7 @@ class MappingLookups:
         records: Sequence[LineageRecord] = ()
         rows: Mapping[tuple[int, Lineage], StampedRow] = {}
         try:
-            records = self._index.lineages(route, topic)
-            rows = self._index.newest(route, topic)
+            records, rows = self._index.lineages(route, topic), self._index.newest(route, topic)
         except UnreadableRowError as error:
             _log.warning("route_topic_unreadable", route=str(route), topic=topic, problem=str(error))
         newest: dict[int, StampedRow] = {}
