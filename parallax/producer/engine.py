@@ -6,8 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from confluent_kafka import KafkaException
-
 from parallax.errors import ParallaxError
 from parallax.producer.addresses import Addresses
 from parallax.producer.delivery import ProducerDelivery
@@ -15,7 +13,7 @@ from parallax.producer.events import DownReason, ProducerEvent, ProducerEventKin
 from parallax.producer.ports import ClusterTopics
 from parallax.producer.regions import Due
 from parallax.producer.settings import Config, ProducerPolicies, ProducerSettings
-from parallax.producer.site import ProducerSite, refused_settings
+from parallax.producer.site import ProducerSite, not_made
 
 SUSPECT_AFTER_S = 1.0
 """Without an acknowledgement for so long, and beyond the linger time, a region is suspected."""
@@ -93,7 +91,7 @@ class ProducerEngine:
             try:
                 for site in (self.delivery.site, *self.delivery.others):
                     site.inner.set_sasl_credentials(username, password)
-            except TypeError:  # no login at all
+            except Exception:  # as where it is no login at all
                 self._settings.credentials = before
                 raise
 
@@ -206,10 +204,10 @@ class ProducerEngine:
     def _site_at(self, region: str, now: float) -> ProducerSite | None:
         try:
             return self.delivery.new_site(region)
-        except KafkaException as failure:
+        except Exception as failure:  # noqa: BLE001 - whatever it is, records go to another region or are told to be stuck
             with self.delivery.lock:
                 present = self.delivery.site.region
-                self.delivery.regions.unusable(region, now, refused_settings(failure), present)
+                self.delivery.regions.unusable(region, now, not_made(failure), present)
             return None
 
     def _moved(self, old: ProducerSite, fresh: ProducerSite, reason: DownReason, held: int) -> None:

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 from parallax.errors import ParallaxError
 from parallax.producer.engine import ProducerEngine
 from parallax.producer.ports import ClusterTopics, Probe, ProbeFactory
-from parallax.producer.site import refused_settings
+from parallax.producer.site import not_made
 
 _log = structlog.get_logger("parallax.failover_producer")
 
@@ -79,8 +79,8 @@ class Pilot:
             asked_at_s = self._clock()
             try:
                 answer = self._probe(due.region, config).ask(due.topics, PROBE_WITHIN_S)
-            except KafkaException as failure:  # the other regions do without this one
-                self._engine.probed(due, asked_at_s, refused_settings(failure))
+            except Exception as failure:  # noqa: BLE001 - the other regions do without this one
+                self._engine.probed(due, asked_at_s, not_made(failure))
             else:
                 waiting.append((due, asked_at_s, answer))
         for due, asked_at_s, answer in waiting:

@@ -305,8 +305,12 @@ def error_of(exception: KafkaException) -> KafkaError:
     return error
 
 
-def refused_settings(failure: KafkaException) -> ClusterUnavailableError:
-    """What keeps records from a region whose settings librdkafka does not take."""
-    error = ClusterUnavailableError(f"librdkafka refuses its settings: {error_of(failure).str()}")
+def not_made(failure: Exception) -> ClusterUnavailableError:
+    """What keeps records from a region for which no client can be made, mostly as librdkafka does not take its settings."""
+    if isinstance(failure, KafkaException):
+        problem = f"librdkafka refuses its settings: {error_of(failure).str()}"
+    else:
+        problem = f"no client can be made for it: {failure!r}"
+    error = ClusterUnavailableError(problem)
     error.__cause__ = failure
     return error

@@ -188,6 +188,10 @@ class ProducerWorld:
         self.accepted: list[bytes] = []
         self.invalid: set[str] = set()
         """Regions whose settings librdkafka's producer refuses."""
+        self.refusal: Exception = KafkaException(
+            KafkaError(KafkaError._INVALID_ARG, "ssl.ca.location failed: no such file")
+        )
+        """With what."""
         self.invalid_for_probes: set[str] = set()
         settings = read_settings(config or {})
         kept = ProducerPolicies(**policies)
@@ -221,7 +225,7 @@ class ProducerWorld:
     def _cluster(self, config: dict[str, Any], invalid: set[str]) -> FakeRegional:
         region = config["bootstrap.servers"]
         if region in invalid:
-            raise KafkaException(KafkaError(KafkaError._INVALID_ARG, "ssl.ca.location failed: no such file"))
+            raise self.refusal
         return self.clusters[region]
 
     def produce(self, value: str, key: str = "k", topic: str = TOPIC, partition: int = -1) -> bytes:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 from structlog.testing import capture_logs
 
 from parallax import (
@@ -298,8 +298,10 @@ def test_a_move_passes_over_a_region_whose_producer_can_not_be_made() -> None:
     assert "UNFIT" in world.kinds()
 
 
-def test_where_nobody_can_take_over_for_his_settings_records_wait() -> None:
+@pytest.mark.parametrize("refusal", [None, ValueError("the application's own token callback")])
+def test_where_nobody_can_take_over_for_his_settings_records_wait(refusal: Exception | None) -> None:
     world = ProducerWorld()
+    world.refusal = refusal or world.refusal
     world.settle()
     world.invalid |= {"b"}
     world.clusters["a"].up = False
@@ -700,6 +702,30 @@ def test_a_login_that_is_none_changes_nothing() -> None:
         with pytest.raises(TypeError):
             producer.set_sasl_credentials(None, None)  # type: ignore[arg-type] # what is tried
         assert "sasl.username" not in producer._engine._settings.for_cluster({})
+
+
+def test_a_login_that_a_producer_refuses_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ProducerWorld()
+    world.engine.set_credentials("old", "secret")
+
+    def refuses(*_: str) -> None:
+        raise KafkaException(KafkaError(KafkaError._INVALID_ARG))
+
+    monkeypatch.setattr(world.delivery.site.inner, "set_sasl_credentials", refuses)
+    with pytest.raises(KafkaException):
+        world.engine.set_credentials("new", "secret")
+    assert world.engine._settings.for_cluster({})["sasl.username"] == "old"
+
+
+def test_a_region_whose_probe_can_not_be_made_keeps_no_records_from_another_one() -> None:
+    world = ProducerWorld(("a", "b", "c"))
+    world.refusal = ValueError("no such mechanism")
+    world.invalid_for_probes |= {"b"}
+    world.clusters["a"].up = False
+    name = world.produce("x")
+    world.settle()
+    assert world.clusters["c"].log == [name]
+    assert "no such mechanism" in str(world.engine.problems()["b"])
 
 
 def test_closing_reports_what_no_cluster_took() -> None:
