@@ -202,7 +202,11 @@ class Mover:
         newest = self._outside.journal.newest(move.group)
         begun = _interrupted(move, newest)
         topics = frozenset[TopicName]() if begun is None else self._still_there(move, begun.assigned)
-        return make_plan(self._outside.facts(move, topics=topics)), newest
+        plan = make_plan(self._outside.facts(move, topics=topics))
+        unfinished = _unfinished(plan, newest) if plan.gaps else None
+        if unfinished is not None and replaced_progress(self._outside, unfinished):
+            plan = plan.with_gaps_open()
+        return plan, newest
 
     def _still_there(self, move: Move, topics: frozenset[TopicName]) -> frozenset[TopicName]:
         """Those of the topics that either cluster has; all of them unless both answer. What is gone has no place to go on at."""

@@ -7,7 +7,7 @@ operator accepts it by name: an answer may be early, which costs a repetition, a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from parallax.client.answer import ResumeAnswer
@@ -106,6 +106,14 @@ class MovePlan:
         """What forbids to carry it out."""
         gaps = () if accept_gaps else tuple(f"{gap} (accept it with --accept-gaps)" for gap in self.gaps)
         return self.obstacles + gaps
+
+    def with_gaps_open(self) -> MovePlan:
+        """The plan of a group whose progress was replaced by a move that did not come to its end.
+
+        It is put back behind the fence only, and the answer without it is earlier: whether its gaps are any is judged then.
+        """
+        again = (f"{gap}: judged again once what an unfinished move has replaced is put back" for gap in self.gaps)
+        return replace(self, gaps=(), unknown=(*self.unknown, *again))
 
 
 class Ending(Enum):

@@ -122,6 +122,32 @@ def test_abandoned_the_second_time_the_group_is_as_before(bench: Bench) -> None:
     assert bench.commit("b") == 15
 
 
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_gap_that_is_none_once_it_is_put_back_does_not_refuse_it(bench: Bench, *, ahead: bool) -> None:
+    interrupt(bench, MoveKind.DISASTER)
+    bench.world.trim("b", 5)
+    bench.world.now_ms += 1_000
+    mover, move = bench.mover(), a_move("a", "b", MoveKind.DISASTER)
+    plan = mover.plan(move)
+    assert plan.refusals(accept_gaps=False) == ()
+    assert any("below its log start 5: judged again" in words for words in plan.unknown)
+    if ahead:
+        mover.fence_ahead(move)
+    result = mover.move(move)
+    assert result.ending is Ending.MOVED, result.problem
+    assert bench.commit("b") == 15
+
+
+def test_a_gap_that_is_still_one_then_lifts_the_fence(bench: Bench) -> None:
+    before = left(bench)
+    interrupt(bench, MoveKind.DISASTER)
+    bench.world.trim("b", 17)
+    result = bench.move("a", "b", MoveKind.DISASTER)
+    assert result.ending is Ending.ABANDONED
+    assert "below its log start 17 (accept it with --accept-gaps)" in result.problem
+    assert (bench.assignment().consumed_cluster, left(bench)) == (ON_A, before)
+
+
 @pytest.mark.parametrize("interrupted", [False, True])
 @pytest.mark.parametrize("stopped", [False, True])
 def test_a_group_that_goes_elsewhere_instead_goes_on_where_it_would_have(
