@@ -140,11 +140,11 @@ class Moving:
                 self._move, self._reason, self._plan.fencing_number
             )
         self._keep(step=Step.FENCED, fencing_number=self._fenced_as.decision.fencing_number)
+        self._fenced_at_s = fenced_at_s = self._outside.time.clock()
         # Not before the fence: whoever else carries the move out may come to its end until then.
         if self._after_unfinished and put_back_progress(self._outside, self._record):
             self._answers = ()
-        self._fenced_at_s = self._outside.time.clock()
-        return self._fenced_at_s
+        return fenced_at_s
 
     # --- whether the plan's answers are final --------------------------------------------------------------
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from parallax.domain.commits import GroupCommit
-from parallax.domain.ids import ClusterName, TargetOffset
+from parallax.domain.ids import ClusterName, RegionName, TargetOffset
+from parallax.domain.primary import Change
 from parallax.domain.progress import Progress
 from parallax.errors import StoreUnavailableError
 from parallax.failover.facts import MoveKind
@@ -146,6 +148,23 @@ def test_a_gap_that_is_still_one_then_lifts_the_fence(bench: Bench) -> None:
     assert result.ending is Ending.ABANDONED
     assert "below its log start 17 (accept it with --accept-gaps)" in result.problem
     assert (bench.assignment().consumed_cluster, left(bench)) == (ON_A, before)
+
+
+def test_putting_back_may_take_so_long_that_somebody_else_decides_meanwhile(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupt(bench)
+    report = bench.client.report_positions
+
+    def slowly(*args: Any, **named: Any) -> Any:
+        bench.world.now_ms += 3_000
+        bench.decide(Change(GROUP, RegionName("a"), disaster=True, reason="somebody else"))
+        return report(*args, **named)
+
+    monkeypatch.setattr(bench.client, "report_positions", slowly)
+    result = bench.move("a", "b", drain_ms=1_000)
+    assert result.ending is Ending.ABANDONED
+    assert "somebody else has decided meanwhile" in result.problem
 
 
 @pytest.mark.parametrize("interrupted", [False, True])
