@@ -12,7 +12,13 @@ from parallax.domain.formats import UnreadableRow
 from parallax.domain.ids import ClusterName, GroupName, TopicPartition
 from parallax.domain.metadata import decode, is_ours
 from parallax.domain.progress import Progress
-from parallax.errors import InvalidOffsetError, MetadataError, UnknownTopicError
+from parallax.errors import (
+    ConfigError,
+    InvalidOffsetError,
+    MetadataError,
+    UnknownPartitionError,
+    UnknownTopicError,
+)
 from parallax.failover.journal import MoveRecord
 from parallax.failover.outside import Outside
 
@@ -39,7 +45,7 @@ def replaced_progress(outside: Outside, record: MoveRecord) -> dict[TopicPartiti
     replaced = {item: left for item, left in progress.items() if _is_replaced(left, stored.get(item))}
     places = [*replaced.values(), *(left for item in replaced if (left := stored.get(item)) is not None)]
     clusters = {left.cluster for left in places if isinstance(left, Progress)}
-    now = {name: outside.clusters.commits(group, name) for name in clusters & outside.clusters.writers.keys()}
+    now = {name: _commits(outside, group, name) for name in clusters & outside.clusters.writers.keys()}
     void = set[TopicPartition]().union(
         *(outside.went_back(group, name, found, replaced) for name, found in now.items() if found is not None)
     )
@@ -65,14 +71,16 @@ def put_back_progress(outside: Outside, record: MoveRecord) -> bool:
 
 
 def report_left(outside: Outside, group: GroupName, left: Mapping[TopicPartition, Progress]) -> None:
-    """Remember what moves had left of a topic, unless that was created anew since, or cut short: it means nothing then.
+    """Remember what moves had left of a topic, unless that was created anew since, with fewer partitions perhaps, or cut short.
+
+    It means nothing then.
 
     Raises:
         ParallaxError: as `OffsetServices.report_progress` says otherwise.
     """
     try:
         outside.services.report_progress(group, left)
-    except (InvalidOffsetError, UnknownTopicError) as error:
+    except (InvalidOffsetError, UnknownPartitionError, UnknownTopicError) as error:
         _log.info("progress_void", group=group, topics=sorted({it.topic for it in left}), problem=str(error))
 
 
@@ -98,6 +106,15 @@ def is_resume_offset(commit: GroupCommit) -> bool:
         return is_ours(commit.metadata) and decode(commit.metadata).resume_offset == commit.next_offset
     except MetadataError:
         return False
+
+
+def _commits(outside: Outside, group: GroupName, cluster: ClusterName) -> Commits | None:
+    """The group's commits there; None if the cluster does not answer, or does not let this client see the group."""
+    try:
+        return outside.clusters.commits(group, cluster)
+    except ConfigError as error:
+        _log.info("commits_unseen", group=group, cluster=cluster, problem=str(error))
+        return None
 
 
 def _is_replaced(before: Progress, stored: Progress | UnreadableRow | None) -> bool:

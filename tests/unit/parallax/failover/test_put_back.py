@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from parallax.domain.commits import GroupCommit
-from parallax.domain.ids import ClusterName, RegionName, TargetOffset
+from parallax.domain.ids import ClusterName, GroupName, RegionName, TargetOffset
 from parallax.domain.primary import Change
 from parallax.domain.progress import Progress
-from parallax.errors import StoreUnavailableError
+from parallax.errors import ConfigError, StoreUnavailableError, UnknownPartitionError
 from parallax.failover.facts import MoveKind
 from parallax.failover.journal import Step
 from parallax.failover.plan import Ending
@@ -150,6 +150,20 @@ def test_a_gap_that_is_still_one_then_lifts_the_fence(bench: Bench) -> None:
     assert (bench.assignment().consumed_cluster, left(bench)) == (ON_A, before)
 
 
+def test_progress_of_a_partition_that_is_gone_holds_nothing_up(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupt(bench)
+    report = bench.client.report_positions
+
+    def refuse_once(*_args: Any, **_named: Any) -> Any:
+        monkeypatch.setattr(bench.client, "report_positions", report)
+        raise UnknownPartitionError("topic trips has 0 partitions")
+
+    monkeypatch.setattr(bench.client, "report_positions", refuse_once)
+    assert bench.move("a", "b", drain_ms=1_000).ending is Ending.MOVED
+
+
 def test_putting_back_may_take_so_long_that_somebody_else_decides_meanwhile(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,6 +214,19 @@ class TestWhatIsTheTruth:
     def test_what_nobody_has_touched_since_is_put_back(self, bench: Bench) -> None:
         before = left(bench)
         interrupt(bench)
+        assert self._replaced(bench) == {P0: before}
+
+    def test_a_cluster_that_does_not_show_the_group_shows_nothing(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        before = left(bench)
+        interrupt(bench)
+
+        def refuse(_group: GroupName) -> Any:
+            raise ConfigError("not allowed to describe the group")
+
+        for region in ("a", "b"):
+            monkeypatch.setattr(bench.writer(region), "committed", refuse)
         assert self._replaced(bench) == {P0: before}
 
     def test_where_the_group_has_gone_on_at_the_target_it_stays(self, bench: Bench) -> None:
