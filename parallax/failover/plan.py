@@ -325,9 +325,10 @@ def _obstacles_of_record(facts: MoveFacts) -> Iterable[str]:
         yield f"group {move.group} consumes {decision.cluster}, not {move.origin}"
     elif assignment.consumed_cluster == move.target and decision.primary != move.region:
         # Its commits in the origin are from before: going by them would set it back.
+        without = " --disaster" if move.kind is MoveKind.DISASTER else ""
         yield (
             f"group {move.group} consumes {move.target} already, with its home in region {decision.primary}: to make "
-            f"{move.region} its primary region, run parallax primary {move.group} --set {move.region}"
+            f"{move.region} its primary region, run parallax primary {move.group} --set {move.region}{without}"
         )
 
 

@@ -124,3 +124,18 @@ class TestPlan:
                 bench.decide(change)
             plan = make_plan(bench.outside.facts(a_move("a", "b")))
             assert any(says in text for text in plan.obstacles)
+
+    @pytest.mark.parametrize(
+        ("kind", "command"),
+        [
+            (MoveKind.PLANNED, "parallax primary billing --set b"),
+            (MoveKind.DISASTER, "parallax primary billing --set b --disaster"),
+        ],
+    )
+    def test_what_it_says_to_run_asks_no_region_that_is_gone(
+        self, bench: Bench, kind: MoveKind, command: str
+    ) -> None:
+        bench.world.commit("a", 0)
+        bench.decide(Change(GROUP, RegionName("a"), cluster=ClusterName("aggregate-b")))
+        plan = make_plan(bench.outside.facts(a_move("a", "b", kind)))
+        assert any(text.endswith(f"run {command}") for text in plan.obstacles)
