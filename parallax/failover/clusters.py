@@ -98,6 +98,10 @@ class AggregateClusters:
         """Partitions on which an open transaction of the group may commit; None if the cluster does not answer."""
         return self._ask(cluster, lambda writer: writer.unsettled(group))
 
+    def topics(self, cluster: ClusterName) -> Mapping[TopicName, TopicInfo] | None:
+        """The cluster's topics, asked for at most twice a second; None if it does not answer."""
+        return self._ask(cluster, lambda _: self._views[cluster].topics())
+
     def _ask(self, cluster: ClusterName, question: Callable[[ClusterWriter], T]) -> T | None:
         """The cluster's answer; None if it does not answer, or did not a moment ago."""
         writer = self.writer(cluster)

@@ -9,7 +9,6 @@ import structlog
 from parallax.domain.audit import AuditStage
 from parallax.domain.ids import GroupName, TopicName
 from parallax.errors import (
-    ClusterUnavailableError,
     FencedError,
     ParallaxError,
     UnavailableError,
@@ -210,11 +209,14 @@ class Mover:
 
     def _still_there(self, move: Move, topics: frozenset[TopicName]) -> frozenset[TopicName]:
         """Those of the topics that either cluster has; all of them unless both answer. What is gone has no place to go on at."""
-        try:
-            views = [self._outside.clusters.view(name) for name in (move.origin, move.target)]
-            known = {topic for view in views for topic in view.topics()} if topics else set()
-        except ClusterUnavailableError:
+        if not topics:
             return topics
+        known = set[TopicName]()
+        for cluster in (move.origin, move.target):
+            found = self._outside.clusters.topics(cluster)
+            if found is None:
+                return topics
+            known.update(found)
         return topics & known
 
     def _plan_within_limits(self, move: Move, tell: Tell) -> tuple[MovePlan, MoveRecord | None]:

@@ -112,7 +112,9 @@ class MovePlan:
 
         It is put back behind the fence only, and the answer without it is earlier: whether its gaps are any is judged then.
         """
-        again = (f"{gap}: judged again once what an unfinished move has replaced is put back" for gap in self.gaps)
+        again = (
+            f"{gap}: judged again once what an unfinished move has replaced is put back" for gap in self.gaps
+        )
         return replace(self, gaps=(), unknown=(*self.unknown, *again))
 
 

@@ -7,10 +7,10 @@ from typing import cast
 
 import pytest
 
-from parallax.domain.ids import GroupName, TargetOffset, TopicId, TopicName, TopicPartition
+from parallax.domain.ids import ClusterName, GroupName, TargetOffset, TopicId, TopicName, TopicPartition
 from parallax.domain.place import LogRange
 from parallax.errors import ClusterUnavailableError, ConfigError
-from parallax.failover.clusters import SharedView
+from parallax.failover.clusters import AggregateClusters, SharedView
 from parallax.ports.clusters import ClusterWriter, GroupState, TopicInfo
 
 P0, P1 = (TopicPartition(TopicName("trips"), number) for number in range(2))
@@ -104,3 +104,15 @@ def test_a_time_out_is_waited_for_once(cluster: Cluster) -> None:
     assert cluster.asked == ["logs of 1"]
     cluster.away, cluster.now_s = False, cluster.now_s + 0.5
     assert list(shared.log_ranges([P0])) == [P0]
+
+
+def test_topics_of_a_dead_cluster_are_not_asked_for_again_for_five_seconds(cluster: Cluster) -> None:
+    name, writer = ClusterName("aggregate-b"), cast("ClusterWriter", cluster)
+    clusters = AggregateClusters({name: writer}, lambda: cluster.now_s)
+    cluster.away = True
+    for _ in range(4):
+        assert clusters.topics(name) is None
+        cluster.now_s += 1.0
+    assert cluster.asked == ["topics"]
+    cluster.away, cluster.now_s = False, cluster.now_s + 5.0
+    assert list(clusters.topics(name) or ()) == [P0.topic]
