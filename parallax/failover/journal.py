@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
+from itertools import dropwhile, islice
 from typing import Any, TypeVar
 
 from parallax.adapters.cassandra.groups import progress_from_text, progress_to_text
@@ -51,7 +52,7 @@ class Step(Enum):
     DONE = "done"
     """The target is primary."""
     ABANDONED = "abandoned"
-    """The fence was lifted before anything was written; the group goes on where it was."""
+    """The fence was lifted before anything was written, and the group goes on where it was; or another move led it elsewhere."""
     ROLLED_BACK = "rolled_back"
     """The snapshot was put back."""
 
@@ -276,6 +277,20 @@ class MoveJournal:
         newer = replace(record, version=max(record.version + 1, self._time.now_ms() * 1_000))
         self.notes.save_operation(note_of(newer))
         return newer
+
+    def supersede(self, record: MoveRecord) -> None:
+        """End the moves of the same group, before one that is done, that left the same cluster and did not come to their end.
+
+        Raises:
+            UnreadableRowError: one can't be read by this release.
+        """
+        since = dropwhile(lambda item: item.operation_id != record.operation_id, self.each(record.move.group))
+        for item in islice(since, 1, None):
+            if item.step in {Step.DONE, Step.ROLLED_BACK}:
+                return
+            if not item.ended and item.move.origin == record.move.origin:
+                words = f"superseded by move {record.operation_id} to {record.move.target}"
+                self.keep(replace(item, step=Step.ABANDONED, problem=words))
 
 
 def note_of(record: MoveRecord) -> OperationNote:

@@ -322,6 +322,15 @@ class Moving:
         with self._step("switch"):
             number = self._outside.services.settle(self._move, self._reason, self._record.fencing_number)
         self._keep(step=Step.DONE, fencing_number=number)
+        if self._after_unfinished:
+            self._supersede()
+
+    def _supersede(self) -> None:
+        """End those that led elsewhere: not before this one is done, for what is to be put back is found by them."""
+        try:
+            self._outside.journal.supersede(self._record)
+        except ParallaxError as error:  # the group has arrived
+            _log.info("supersede_lost", group=self._move.group, problem=f"[{error.code}] {error}")
 
     def _step(self, name: str) -> AbstractContextManager[object]:
         return span(

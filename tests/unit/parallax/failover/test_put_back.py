@@ -44,6 +44,13 @@ def came_from_b(bench: Bench) -> None:
     )
 
 
+def three_sources(bench: Bench) -> None:
+    for target, order in (("a", "abc"), ("b", "bca"), ("c", "bac")):
+        for source in order:
+            bench.world.copy(source, target, 10)
+    bench.world.watermarks()
+
+
 def left(bench: Bench) -> Progress:
     return bench.world.groups.progress(GROUP, TOPIC)[0]
 
@@ -187,10 +194,7 @@ def test_a_group_that_goes_elsewhere_instead_goes_on_where_it_would_have(
     *, interrupted: bool, stopped: bool
 ) -> None:
     with failover_bench(("a", "b", "c")) as bench:
-        for target, order in (("a", "abc"), ("b", "bca"), ("c", "bac")):
-            for source in order:
-                bench.world.copy(source, target, 10)
-        bench.world.watermarks()
+        three_sources(bench)
         came_from_b(bench)
         if interrupted:
             bench.client.failing["set_primary settled"] = AWAY
@@ -204,7 +208,45 @@ def test_a_group_that_goes_elsewhere_instead_goes_on_where_it_would_have(
         assert bench.move("a", "c", MoveKind.DISASTER).ending is Ending.MOVED
 
         assert bench.commit("c") == 15
-        assert bench.outside.journal.records(GROUP)[0].snapshot.progress[P0].cluster == ON_A
+        records = bench.outside.journal.records(GROUP)
+        assert records[0].snapshot.progress[P0].cluster == ON_A
+        assert all(record.ended for record in records)
+        if interrupted:
+            words = f"superseded by move {records[0].operation_id} to aggregate-c"
+            assert [record.problem for record in records if record.move.target == ON_B] == [words]
+
+
+def test_a_move_that_was_not_done_leaves_the_one_before_open() -> None:
+    with failover_bench(("a", "b", "c")) as bench:
+        three_sources(bench)
+        came_from_b(bench)
+        bench.client.failing["set_primary settled"] = AWAY
+        assert bench.move("a", "b", MoveKind.DISASTER).ending is Ending.INTERRUPTED
+        assert bench.move("a", "c", MoveKind.DISASTER).ending is Ending.INTERRUPTED
+        assert [record.ended for record in bench.outside.journal.records(GROUP)[:2]] == [False, False]
+        bench.client.failing.clear()
+        assert bench.move("a", "b", MoveKind.DISASTER).ending is Ending.MOVED
+        assert bench.commit("b") == 10
+        assert [record.step for record in bench.outside.journal.records(GROUP)[:3]] == [
+            Step.DONE,
+            Step.ABANDONED,
+            Step.ABANDONED,
+        ]
+
+
+def test_what_cannot_be_noted_of_an_older_move_does_not_undo_one_that_is_done() -> None:
+    with failover_bench(("a", "b", "c")) as bench:
+        three_sources(bench)
+        came_from_b(bench)
+        bench.client.failing["set_primary settled"] = AWAY
+        assert bench.move("a", "b", MoveKind.DISASTER).ending is Ending.INTERRUPTED
+        bench.client.failing.clear()
+        with unnoted(bench, Step.ABANDONED):
+            assert bench.move("a", "c", MoveKind.DISASTER).ending is Ending.MOVED
+        assert [record.step for record in bench.outside.journal.records(GROUP)[:2]] == [
+            Step.DONE,
+            Step.WRITTEN,
+        ]
 
 
 class TestWhatIsTheTruth:
