@@ -140,23 +140,20 @@ class Tails:
     def _reached(self, routes: Collection[Route]) -> tuple[Mapping[Route, Sequence[Reached]], set[_Place]]:
         """How far blocks reach, and the leases of which the store knows less than was known when it was asked."""
         with self._lock:
-            known = {
-                (route, *place): lease.reached
-                for route in routes
-                for place, lease in self._leases[route].items()
-            }
+            known = self._known(routes)
         reached = self._store.reached(routes)
         return reached, _less(known, reached)
+
+    def _known(self, routes: Iterable[Route]) -> dict[_Place, Reached]:
+        return {
+            (route, *place): lease.reached for route in routes for place, lease in self._leases[route].items()
+        }
 
     def _forget(self, places: Collection[_Place], reached: Mapping[Route, Sequence[Reached]]) -> None:
         """Begin anew with routes of which the store has lost leases: another one is in its place, which has lost them all."""
         with self._lock:
             # Somebody else may have begun anew meanwhile.
-            known = {
-                (route, *place): lease.reached
-                for route in {route for route, _, _ in places}
-                for place, lease in self._leases[route].items()
-            }
+            known = self._known({route for route, _, _ in places})
             for route in {route for route, _, _ in _less(known, reached).intersection(places)}:
                 self._leases[route].clear()
                 self._losses[route] += 1
