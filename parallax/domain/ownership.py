@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from parallax.domain.commits import Commits, GroupCommit, PublishedOffset
 from parallax.domain.ids import ClusterName, TopicId, TopicName, TopicPartition
-from parallax.domain.metadata import decode, is_ours
+from parallax.domain.metadata import CommittedMetadata, decode, is_ours
 from parallax.domain.progress import holds_for_topic
 from parallax.errors import MetadataError
 
@@ -66,13 +66,24 @@ def _equals(commit: GroupCommit, offer: PublishedOffset | None) -> bool:
     return offer is not None and offer.progress.resume_offset == commit.next_offset
 
 
+def is_resume_offset(commit: GroupCommit) -> bool:
+    """Whether the commit is as the sync job or a move has put it there: members carry what is to be skipped further."""
+    return _as_left(commit) is not None
+
+
 def _is_as_left(commit: GroupCommit, topic_id: TopicId | None) -> bool:
     """Whether the commit stands where a move to the topic has put it."""
+    metadata = _as_left(commit)
+    return metadata is not None and holds_for_topic(
+        metadata.target_topic_id, metadata.resume_offset, topic_id
+    )
+
+
+def _as_left(commit: GroupCommit) -> CommittedMetadata | None:
     if not is_ours(commit.metadata):
-        return False
+        return None
     try:
         metadata = decode(commit.metadata)
     except MetadataError:
-        return False
-    as_left = metadata.resume_offset == commit.next_offset
-    return as_left and holds_for_topic(metadata.target_topic_id, metadata.resume_offset, topic_id)
+        return None
+    return metadata if metadata.resume_offset == commit.next_offset else None

@@ -8,12 +8,7 @@ import structlog
 
 from parallax.domain.audit import AuditStage
 from parallax.domain.ids import GroupName, TopicName
-from parallax.errors import (
-    FencedError,
-    ParallaxError,
-    UnavailableError,
-    UnreadableRowError,
-)
+from parallax.errors import FencedError, ParallaxError, UnavailableError, UnreadableRowError
 from parallax.failover.facts import Move
 from parallax.failover.journal import MoveRecord, Snapshot, Step, home_of, own_reason, reason_of
 from parallax.failover.outside import Outside

@@ -158,9 +158,8 @@ class MoveRecord:
         """Whether the target is primary, as the record says or, where its last note is missing, what holds for the group."""
         if self.ended or assignment is None:
             return self.step is Step.DONE
-        if (
-            assignment.decision.mode is Mode.ACTIVE_ACTIVE
-        ):  # no offsets are written: the decision says whose it is
+        if assignment.decision.mode is Mode.ACTIVE_ACTIVE:
+            # No offsets are written: the decision says whose it is.
             return assignment.decision.reason.startswith(reason_of(self.operation_id))
         if not self.written:
             return False

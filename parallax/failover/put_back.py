@@ -7,18 +7,12 @@ from itertools import groupby
 
 import structlog
 
-from parallax.domain.commits import Commits, GroupCommit, next_offset_of
+from parallax.domain.commits import Commits, next_offset_of
 from parallax.domain.formats import UnreadableRow
 from parallax.domain.ids import ClusterName, GroupName, TopicPartition
-from parallax.domain.metadata import decode, is_ours
+from parallax.domain.ownership import is_resume_offset
 from parallax.domain.progress import Progress
-from parallax.errors import (
-    ConfigError,
-    InvalidOffsetError,
-    MetadataError,
-    UnknownPartitionError,
-    UnknownTopicError,
-)
+from parallax.errors import ConfigError, InvalidOffsetError, UnknownPartitionError, UnknownTopicError
 from parallax.failover.journal import MoveRecord
 from parallax.failover.outside import Outside
 
@@ -98,14 +92,6 @@ def has_gone_back(
         return False
     at = next_offset_of(present, item)
     return at is None or at < before
-
-
-def is_resume_offset(commit: GroupCommit) -> bool:
-    """Whether the commit is as the sync job or a move has put it there: members carry what is to be skipped further."""
-    try:
-        return is_ours(commit.metadata) and decode(commit.metadata).resume_offset == commit.next_offset
-    except MetadataError:
-        return False
 
 
 def _commits(outside: Outside, group: GroupName, cluster: ClusterName) -> Commits | None:

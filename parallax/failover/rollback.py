@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from parallax.domain.commits import Commits
 from parallax.domain.formats import readable
 from parallax.domain.ids import ClusterName, GroupName, TopicName, TopicPartition
+from parallax.domain.ownership import is_resume_offset
 from parallax.domain.primary import Assignment, Mode
 from parallax.errors import (
     ClusterUnavailableError,
@@ -17,7 +18,7 @@ from parallax.errors import (
 from parallax.failover.facts import Move, MoveKind
 from parallax.failover.journal import MoveRecord, Step, mark_of, own_reason, reason_of
 from parallax.failover.outside import Outside
-from parallax.failover.put_back import CommitsNow, has_gone_back, is_resume_offset, report_left
+from parallax.failover.put_back import CommitsNow, has_gone_back, report_left
 
 
 @dataclass(frozen=True, slots=True)
